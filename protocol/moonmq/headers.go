@@ -25,7 +25,7 @@ func decodeTrailingHeaders(r *reader) Headers {
 	}
 	attempt := reader{b: r.b}
 	headers := decodeHeaders(&attempt)
-	if attempt.err != nil || len(attempt.b) > 0 {
+	if attempt.err != nil || len(attempt.b) > 0 || len(headers) == 0 {
 		return nil
 	}
 	r.b = nil
