@@ -21,14 +21,23 @@ type Facts interface {
 type Batch struct {
 	Records   []Record // Key and Value only
 	Timestamp model.Timestamp
-	Producer  model.ProducerIdentity // the zero value: outside any transaction
-	Effects   []Effect               // what has to join the same entry
+	Producer  *model.ProducerIdentity // nil: outside any transaction
+	Effects   []Effect                // what has to join the same entry
 }
 
 // Sequenced says where a batch went.
 type Sequenced struct {
-	Base    model.Offset // offset of the batch's first record
+	Base    model.Offset   // offset of the batch's first record; the others follow it
+	At      []model.Offset // each record's offset, where they do not follow one another; else nil
 	Pending Pending
+}
+
+// offset returns where the i-th record of the batch went.
+func (s Sequenced) offset(i int) model.Offset {
+	if s.At != nil {
+		return s.At[i]
+	}
+	return s.Base + model.Offset(i)
 }
 
 // Pending is an entry whose order is fixed and whose durability is awaited.

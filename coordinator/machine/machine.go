@@ -24,20 +24,16 @@ type Machine[Command, Fact any] interface {
 // Decision is what a machine wants to happen. The zero Decision changes nothing
 // and answers nobody.
 type Decision[Fact any] struct {
-	Facts    []Fact                 // applied in this order; the journaled ones stand or fall together
-	Producer model.ProducerIdentity // journals the facts inside this producer's transaction; the zero value means no transaction
-	Replies  []Reply                // to this command, and to earlier ones that were parked
-	Effects  []Effect               // for the Sequence: work that must join the same entry
+	Facts    []Fact                  // applied in this order; the journaled ones stand or fall together
+	Producer *model.ProducerIdentity // non-nil: the facts belong to this producer's transaction
+	Replies  []Reply                 // to this command, and to earlier ones that were parked
+	Effects  []Effect                // for the Sequence: work that must join the same entry
 }
 
 // Effect is something a decision wants done in the same entry, outside its own
 // partition: a transaction marker, a dead letter. The Sequence the command was
 // run with performs it; each machine defines its own kinds.
 type Effect any
-
-// InTransaction reports whether the facts belong to a producer's transaction.
-// Producer ids start at 1 in this broker, so the zero identity is never real.
-func (d Decision[Fact]) InTransaction() bool { return d.Producer != model.ProducerIdentity{} }
 
 // Codec translates facts to records and back.
 type Codec[Fact any] interface {

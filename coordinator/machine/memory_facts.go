@@ -30,8 +30,10 @@ func (m *MemoryFacts) Append(b Batch) (Sequenced, error) {
 	base := m.mu.next
 	for _, r := range b.Records {
 		r.Key, r.Value = slices.Clone(r.Key), slices.Clone(r.Value)
-		r.Timestamp, r.Producer = b.Timestamp, b.Producer
-		r.Transactional = b.Producer != model.ProducerIdentity{}
+		r.Timestamp = b.Timestamp
+		if b.Producer != nil {
+			r.Producer, r.Transactional = *b.Producer, true
+		}
 		m.appendLocked(r)
 	}
 	return Sequenced{Base: base, Pending: m.pendingLocked()}, nil

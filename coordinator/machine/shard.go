@@ -174,11 +174,12 @@ func (h Held[Command, Fact]) RunWith(c Command, sequence Sequence) error {
 		}
 		s.mu.last = got.Pending
 	}
-	next := got.Base
+	next := 0
 	for i, f := range d.Facts {
 		at := model.NoOffset
 		if journaled[i] {
-			at, next = next, next+1
+			at = got.offset(next)
+			next++
 		}
 		s.mu.machine.Apply(f, at)
 	}
