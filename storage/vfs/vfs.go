@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 )
@@ -74,19 +73,6 @@ type Info struct {
 	ModTime time.Time // zero in Memory
 }
 
-// LockedError says that another process holds the lock.
-type LockedError struct {
-	Name   string // the lock file
-	Holder string // what its holder wrote into it: a process id, or "" when unreadable
-}
-
-func (e *LockedError) Error() string {
-	if e.Holder == "" {
-		return "lock " + e.Name + ": held by another process"
-	}
-	return "lock " + e.Name + ": held by process " + e.Holder
-}
-
 var errClosed = errors.New("file is closed")
 
 // total is the number of bytes in bufs.
@@ -144,15 +130,4 @@ func ReadFile(fs FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return content, nil
-}
-
-// TooLargeError says that a file read in one piece is longer than its format
-// allows.
-type TooLargeError struct {
-	Name        string
-	Size, Limit int64 // bytes
-}
-
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("read %s: %d bytes, at most %d expected", e.Name, e.Size, e.Limit)
 }
