@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -28,11 +27,6 @@ type goPackage struct {
 	Imports    []string
 	Doc        string
 	GoFiles    []string
-}
-
-func repoRoot() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(here))
 }
 
 func packages(t *testing.T) []goPackage {

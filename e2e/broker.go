@@ -215,8 +215,6 @@ func Binary() (string, error) {
 		if build.binary = os.Getenv("PERIGEE_E2E_BINARY"); build.binary != "" {
 			return
 		}
-		_, here, _, _ := runtime.Caller(0)
-		root := filepath.Dir(filepath.Dir(here))
 		dir, err := os.MkdirTemp("", "perigee-e2e-")
 		if err != nil {
 			build.err = err
@@ -224,12 +222,17 @@ func Binary() (string, error) {
 		}
 		build.binary = filepath.Join(dir, "perigee")
 		cmd := exec.Command("go", "build", "-o", build.binary, "./cmd/perigee")
-		cmd.Dir = root
+		cmd.Dir = repoRoot()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			build.err = fmt.Errorf("build perigee: %w\n%s", err, out)
 		}
 	})
 	return build.binary, build.err
+}
+
+func repoRoot() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(here))
 }
 
 // RemoveBinary deletes what Binary built; TestMain calls it.
