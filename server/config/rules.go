@@ -1,0 +1,158 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A rule is what a value must satisfy beyond its type. check gets canonical
+// text of the key's type and returns the reason for a refusal, in Kafka's
+// words, or "".
+type rule struct {
+	text  string
+	check func(value string) string
+}
+
+func atLeast(low int64) rule {
+	return rule{fmt.Sprintf("≥ %d", low), func(v string) string {
+		if number(v) < float64(low) {
+			return fmt.Sprintf("Value must be at least %d", low)
+		}
+		return ""
+	}}
+}
+
+func between(low, high int64) rule {
+	return rule{fmt.Sprintf("%d … %d", low, high), func(v string) string {
+		switch n := number(v); {
+		case n < float64(low):
+			return fmt.Sprintf("Value must be at least %d", low)
+		case n > float64(high):
+			return fmt.Sprintf("Value must be no more than %d", high)
+		}
+		return ""
+	}}
+}
+
+func fraction() rule {
+	return rule{"0 … 1", between(0, 1).check}
+}
+
+// oneOf is an enumeration. For a list every item must be one of the values.
+func oneOf(values ...string) rule {
+	return rule{strings.Join(values, ", "), func(v string) string {
+		if !slices.Contains(values, v) {
+			return "String must be one of: " + strings.Join(values, ", ")
+		}
+		return ""
+	}}
+}
+
+func eachOneOf(values ...string) rule {
+	each := oneOf(values...)
+	return rule{"list of: " + each.text, func(v string) string {
+		items := SplitList(v)
+		for i, item := range items {
+			if slices.Contains(items[:i], item) {
+				return "values must not be duplicated."
+			}
+			if reason := each.check(item); reason != "" {
+				return reason
+			}
+		}
+		return ""
+	}}
+}
+
+func either(special string, r rule) rule {
+	return rule{special + " or " + r.text, func(v string) string {
+		if v == special {
+			return ""
+		}
+		return r.check(v)
+	}}
+}
+
+func nonEmpty() rule {
+	return rule{"not empty", func(v string) string {
+		if v == "" {
+			return "String must be non-empty"
+		}
+		return ""
+	}}
+}
+
+// throttledReplicas is the form of the replication throttle lists.
+func throttledReplicas() rule {
+	return rule{"* or partition:broker,…", func(v string) string {
+		const reason = "value must be the literal '*' or a list of partitionId:brokerId"
+		if v == "" || v == "*" || v == "none" {
+			return ""
+		}
+		for _, item := range SplitList(v) {
+			partition, broker, ok := strings.Cut(item, ":")
+			if !ok {
+				return reason
+			}
+			if _, err := strconv.ParseUint(partition, 10, 31); err != nil {
+				return reason
+			}
+			if _, err := strconv.ParseUint(broker, 10, 31); err != nil {
+				return reason
+			}
+		}
+		return ""
+	}}
+}
+
+// ipCounts is the form of max.connections.per.ip.overrides.
+func ipCounts() rule {
+	return rule{"host:count,…", func(v string) string {
+		if _, err := parseIPCounts(v); err != nil {
+			return err.Error()
+		}
+		return ""
+	}}
+}
+
+// parseIPCounts reads "host:count,host:count".
+func parseIPCounts(text string) (map[string]int, error) {
+	counts := map[string]int{}
+	for _, item := range SplitList(text) {
+		colon := strings.LastIndexByte(item, ':')
+		if colon <= 0 {
+			return nil, fmt.Errorf("%q is not host:count", item)
+		}
+		n, err := strconv.ParseUint(item[colon+1:], 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not host:count", item)
+		}
+		counts[strings.Trim(item[:colon], "[]")] = int(n)
+	}
+	return counts, nil
+}
+
+// number reads canonical text of a numeric type; other text is below any bound.
+func number(v string) float64 {
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		return math.Inf(-1)
+	}
+	return n
+}
+
+// SplitList cuts a list value into its items, without blanks around them.
+// Empty text is the empty list.
+func SplitList(v string) []string {
+	if strings.TrimSpace(v) == "" {
+		return nil
+	}
+	items := strings.Split(v, ",")
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	return items
+}
