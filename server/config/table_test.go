@@ -226,7 +226,7 @@ moonmq: {max.deliveries: 0}
 
 func TestYAMLSyntaxErrorNamesTheLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: b: c\n":               "f:1: mapping values are not allowed in this context",
+		"a: 1\nb: c: d\n":         "f:2: mapping values are not allowed in this context",
 		"- 1\n":                   "f:1: settings expected, as key: value",
 		"node.id: 1\n---\nx: 1\n": "f:1: only one document is read",
 		"node.id:\n":              "f:1: node.id has no value",
