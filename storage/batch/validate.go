@@ -154,7 +154,7 @@ func Validate(v View, r Rules) (Summary, error) {
 		return Summary{}, err
 	}
 	defer s.release()
-	summary, bad := Summary{MaxTimestamp: model.NoTimestamp}, offences{rules: &r}
+	summary, bad := Summary{MaxTimestamp: model.NoTimestamp}, offences{}
 	for i := range v.Count() {
 		record := s.record()
 		if s.err != nil {
@@ -165,7 +165,7 @@ func Validate(v View, r Rules) (Summary, error) {
 		}
 		timestamp := v.BaseTimestamp() + model.Timestamp(record.timestampDelta)
 		summary.MaxTimestamp = max(summary.MaxTimestamp, timestamp)
-		bad.check(i, timestamp, record.keyed)
+		bad.check(&r, i, timestamp, record.keyed)
 	}
 	if err := s.end(); err != nil {
 		return Summary{}, fmt.Errorf("after %d records: %w", v.Count(), err)
@@ -193,13 +193,9 @@ func validateHeader(v View) error {
 }
 
 // offences collects what single records are refused for.
-type offences struct {
-	rules *Rules
-	found RecordsError
-}
+type offences struct{ found RecordsError }
 
-func (o *offences) check(index int32, timestamp model.Timestamp, keyed bool) {
-	r := o.rules
+func (o *offences) check(r *Rules, index int32, timestamp model.Timestamp, keyed bool) {
 	if r.KeyNeeded && !keyed {
 		o.add(ErrKeyRequired, RecordError{index, "Compacted topic cannot accept message without key."})
 	}
@@ -223,5 +219,6 @@ func (o *offences) err() error {
 	if o.found.Total == 0 {
 		return nil
 	}
-	return &o.found
+	found := o.found // only now on the heap
+	return &found
 }
