@@ -1,12 +1,80 @@
 package transport
 
-import "net"
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"runtime/pprof"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// readAhead is the buffer small requests are read into: one read of the socket
+// fetches the length, the body and perhaps the next requests. The rest of a
+// larger body goes straight into its frame.
+const readAhead = 4 << 10
 
 // Conn is one accepted connection, as a protocol sees it.
 type Conn struct {
-	socket   net.Conn
+	server   *Server
 	listener *Listener
+	socket   net.Conn
+	raw      syscall.RawConn // of a plain TCP socket, for sendfile; else nil
+	ip       netip.Addr      // zero for in-process connections
 	id       uint64
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	session Session
+	in      *bufio.Reader
+	queue   chan queued
+	// outstanding counts frames from Serve to the last byte of their answer; a
+	// connection with any is not idle.
+	outstanding atomic.Int32
+	lastActive  atomic.Int64 // when a frame came or an answer left, in Unix nanoseconds
+	stopped     atomic.Bool  // stopReading was called
+
+	out writer
+}
+
+// queued is a frame on its way from the read to the write goroutine.
+type queued struct {
+	reply Reply
+	frame *Frame
+}
+
+func newConn(s *Server, l *Listener, socket net.Conn) *Conn {
+	c := &Conn{
+		server:   s,
+		listener: l,
+		socket:   socket,
+		id:       s.ids.Add(1),
+		queue:    make(chan queued, s.options.MaxQueuedReplies),
+	}
+	if at, err := netip.ParseAddrPort(socket.RemoteAddr().String()); err == nil {
+		c.ip = at.Addr().Unmap()
+	}
+	if tcp, ok := socket.(*net.TCPConn); ok && l.TLS == nil {
+		c.raw, _ = tcp.SyscallConn() // without it, regions are copied
+	}
+	if l.TLS != nil {
+		c.socket = tls.Server(socket, l.TLS)
+	}
+	c.in = bufio.NewReaderSize(c.socket, readAhead)
+	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
+	c.touch()
+	return c
 }
 
 // ID numbers the connections of this process from 1, for log lines.
@@ -21,3 +89,199 @@ func (c *Conn) LocalAddr() net.Addr { return c.socket.LocalAddr() }
 
 // RemoteAddr is the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
+
+// TLS describes the client's side of a TLS connection; ok is false on a plain
+// one. Valid once the first frame arrived.
+func (c *Conn) TLS() (state tls.ConnectionState, ok bool) {
+	t, ok := c.socket.(*tls.Conn)
+	if !ok {
+		return state, false
+	}
+	return t.ConnectionState(), true
+}
+
+// Draining is closed when the server begins to shut down: a reply that waits
+// for something that may never come should answer now.
+func (c *Conn) Draining() <-chan struct{} { return c.server.draining }
+
+// run is the read goroutine.
+func (c *Conn) run() {
+	pprof.SetGoroutineLabels(c.listener.readLabels)
+	reason := c.converse()
+	c.cancel(errClosed)
+	c.socket.Close()
+	c.server.stats.Closed.Add(1)
+	if report := c.server.options.Events.Closed; report != nil {
+		report(c, reason)
+	}
+	c.server.forget(c)
+}
+
+// errClosed ends the context of a connection that is gone.
+var errClosed = errors.New("connection closed")
+
+// converse reads until the connection ends and returns why; nil means that the
+// client closed it between two frames.
+func (c *Conn) converse() error {
+	if err := c.handshake(); err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	if report := c.server.options.Events.Opened; report != nil {
+		report(c)
+	}
+	c.session = c.listener.Protocol.Open(c)
+	written := make(chan struct{})
+	go func() { defer close(written); c.writeReplies() }()
+
+	err := c.readFrames()
+	if !errors.Is(err, errLastReply) && !errors.Is(err, ErrShutdown) {
+		c.cancel(cmp.Or(err, errClosed)) // nobody waits for the answers; wake those that block
+	}
+	close(c.queue)
+	<-written
+	c.session.Close()
+
+	switch first := context.Cause(c.ctx); { // whoever ended the connection knows why
+	case errors.Is(first, errClosed):
+		return nil
+	case first != nil:
+		return first
+	}
+	return err
+}
+
+func (c *Conn) handshake() error {
+	t, ok := c.socket.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
+	defer cancel()
+	return t.HandshakeContext(ctx)
+}
+
+// errLastReply marks an error of Session.Serve: what is queued is still
+// answered before the connection is closed.
+var errLastReply = errors.New("session ended")
+
+// readFrames serves frames until the connection ends.
+func (c *Conn) readFrames() error {
+	first := true
+	for {
+		prefix, err := c.peekLength()
+		if err != nil || prefix == nil {
+			return err
+		}
+		if first {
+			if spoken := foreign(prefix); spoken != "" {
+				return c.turnAway(spoken)
+			}
+			first = false
+		}
+		n := int32(binary.BigEndian.Uint32(prefix))
+		if n < 0 || n > c.server.options.MaxFrameBytes {
+			return fmt.Errorf("frame of %d bytes announced, at most %d", uint32(n), c.server.options.MaxFrameBytes)
+		}
+		f, err := c.readFrame(int(n))
+		if err != nil {
+			return err
+		}
+		if err := c.serve(f); err != nil {
+			return fmt.Errorf("%w: %w", errLastReply, err)
+		}
+	}
+}
+
+// peekLength waits for the four bytes that open a frame. It returns nil bytes
+// when the client closed the connection.
+func (c *Conn) peekLength() ([]byte, error) {
+	for {
+		c.armRead()
+		prefix, err := c.in.Peek(4)
+		switch {
+		case err == nil:
+			return prefix, nil
+		case errors.Is(err, io.EOF) && len(prefix) == 0, errors.Is(err, syscall.ECONNRESET):
+			return nil, nil
+		case c.stopped.Load():
+			return nil, ErrShutdown
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, fmt.Errorf("read frame length: %w", err)
+		case len(prefix) > 0 || c.idleFor() >= c.server.options.IdleTimeout && c.outstanding.Load() == 0:
+			return nil, fmt.Errorf("idle for %v", c.server.options.IdleTimeout)
+		}
+	}
+}
+
+// readFrame reserves memory for n bytes and reads them.
+func (c *Conn) readFrame(n int) (*Frame, error) {
+	c.in.Discard(4) // buffered by Peek
+	if err := c.server.options.Memory.Reserve(c.ctx, int64(n)); err != nil {
+		return nil, err
+	}
+	f := NewFrame(n)
+	f.budget, f.reserved = c.server.options.Memory, int64(n)
+	if n > c.in.Buffered() {
+		c.armRead()
+	}
+	if _, err := io.ReadFull(c.in, f.Body); err != nil {
+		f.Release()
+		if c.stopped.Load() {
+			return nil, ErrShutdown
+		}
+		return nil, fmt.Errorf("read frame of %d bytes: %w", n, err)
+	}
+	c.server.stats.BytesIn.Add(int64(n) + 4)
+	c.touch()
+	return f, nil
+}
+
+// serve hands a frame to the session and queues the reply; it blocks while the
+// queue is full. A panic is a bug of ours and costs this connection only.
+func (c *Conn) serve(f *Frame) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.Abandon()
+			err = c.crashed(p)
+		}
+	}()
+	reply, err := c.session.Serve(f)
+	if reply == nil {
+		f.Release()
+		return err
+	}
+	c.outstanding.Add(1)
+	c.queue <- queued{reply, f}
+	return err
+}
+
+func (c *Conn) crashed(p any) error {
+	if report := c.server.options.Events.Crashed; report != nil {
+		report(c, p, debug.Stack())
+	}
+	return fmt.Errorf("internal error: %v", p)
+}
+
+// stopReading ends readFrames; what is queued is still answered.
+func (c *Conn) stopReading() {
+	c.stopped.Store(true)
+	c.socket.SetReadDeadline(time.Unix(1, 0))
+}
+
+// armRead sets the read deadline to the end of the idle time, counted from now.
+func (c *Conn) armRead() {
+	idle := c.server.options.IdleTimeout
+	if idle < 0 {
+		return
+	}
+	c.socket.SetReadDeadline(time.Now().Add(idle))
+	if c.stopped.Load() { // came in between: its deadline must win
+		c.socket.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (c *Conn) touch() { c.lastActive.Store(time.Now().UnixNano()) }
+
+func (c *Conn) idleFor() time.Duration {
+	return time.Duration(time.Now().UnixNano() - c.lastActive.Load())
+}

@@ -32,7 +32,8 @@ var (
 type Frame struct {
 	Body []byte // the bytes after the length; valid while a reference is held
 
-	store     []byte // what Body is cut from; its length names the pool class
+	store     []byte      // what Body is cut from; its length names the pool class
+	ready     func() bool // see ReadyWhen
 	refs      atomic.Int32
 	abandoned atomic.Bool
 	budget    *quota.Memory // gets Body's bytes back at the last Release; nil for frames made outside a connection
@@ -64,6 +65,13 @@ func (f *Frame) Retain() { f.refs.Add(1) }
 // that gives up waiting for a sync calls it. References are still released.
 func (f *Frame) Abandon() { f.abandoned.Store(true) }
 
+// ReadyWhen lets the connection see whether the reply to this frame would block.
+// As long as replies are ready, answers are collected and leave in one write.
+// Session.Serve may call it; without it a reply counts as one that may block.
+func (f *Frame) ReadyWhen(ready func() bool) { f.ready = ready }
+
+func (f *Frame) isReady() bool { return f.ready != nil && f.ready() }
+
 // Release drops a reference. The last one returns the memory; Body must not be
 // touched afterwards.
 func (f *Frame) Release() {
@@ -77,7 +85,7 @@ func (f *Frame) Release() {
 		f.budget.Release(f.reserved)
 		f.budget, f.reserved = nil, 0
 	}
-	f.Body = nil
+	f.Body, f.ready = nil, nil
 	if f.abandoned.Load() {
 		return
 	}

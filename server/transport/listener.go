@@ -1,16 +1,109 @@
 package transport
 
-import "net"
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/pprof"
+	"syscall"
+	"time"
+)
 
-// Listener is one bound address and the protocol spoken there.
+// Listener is one bound address and the protocol spoken there. Fill the
+// exported fields, then call Server.Listen.
 type Listener struct {
-	Name       string // as configured, such as PLAINTEXT; labels metrics and log lines
-	Bind       string // host:port as configured; host "" or a wildcard binds every address
-	Advertised string // host:port clients are told to use; "" derives it for each connection
-	Protocol   Protocol
+	Name       string      // as configured, such as PLAINTEXT; labels metrics and log lines
+	Bind       string      // host:port; host "" or a wildcard binds every address, port 0 any free one
+	Advertised string      // host:port clients are told to use; "" derives it for each connection
+	Protocol   Protocol    // what is spoken
+	TLS        *tls.Config // nil: plain text
 
-	socket net.Listener
+	socket      net.Listener
+	readLabels  context.Context
+	writeLabels context.Context
 }
 
 // Addr returns the bound address, with the port the system chose for port 0.
 func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
+
+// Listen binds l's address; connections queue up in the system until Serve.
+func (s *Server) Listen(l *Listener) error {
+	socket, err := net.Listen("tcp", l.Bind)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("listener %s: %s is in use by another process", l.Name, l.Bind)
+		}
+		return fmt.Errorf("listener %s: bind %s: %w", l.Name, l.Bind, err)
+	}
+	return s.ListenOn(l, socket)
+}
+
+// ListenOn is Listen with a socket the caller made: an in-process one, or one
+// inherited from a supervisor.
+func (s *Server) ListenOn(l *Listener, socket net.Listener) error {
+	l.socket = socket
+	labels := func(role string) context.Context {
+		return pprof.WithLabels(context.Background(), pprof.Labels("goroutine", role, "listener", l.Name))
+	}
+	l.readLabels, l.writeLabels = labels("connection read"), labels("connection write")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return errors.Join(ErrShutdown, socket.Close())
+	}
+	s.mu.listeners = append(s.mu.listeners, l)
+	return nil
+}
+
+// Serve starts to accept on every bound listener. Call it once.
+func (s *Server) Serve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.mu.listeners {
+		s.accept.Go(func() { s.acceptLoop(l) })
+	}
+}
+
+// acceptLoop ends when the listener is closed. Other errors, such as too many
+// open files, pass: it tries again with growing pauses.
+func (s *Server) acceptLoop(l *Listener) {
+	const longestPause = time.Second
+	pause := 5 * time.Millisecond
+	for {
+		socket, err := l.socket.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			if report := s.options.Events.Accept; report != nil {
+				report(l, err, pause)
+			}
+			select {
+			case <-time.After(pause):
+			case <-s.draining:
+				return
+			}
+			pause = min(2*pause, longestPause)
+			continue
+		}
+		pause = 5 * time.Millisecond
+		s.open(l, socket)
+	}
+}
+
+// open starts the goroutines of a new connection, or refuses it.
+func (s *Server) open(l *Listener, socket net.Conn) {
+	c := newConn(s, l, socket)
+	if refusal := s.admit(c); refusal != "" {
+		s.stats.Refused.Add(1)
+		if report := s.options.Events.Refused; report != nil {
+			report(l, socket.RemoteAddr(), refusal)
+		}
+		socket.Close()
+		return
+	}
+	s.stats.Accepted.Add(1)
+	go c.run()
+}

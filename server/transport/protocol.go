@@ -29,6 +29,8 @@ type Session interface {
 
 // Reply produces the answer to one frame. It runs on the write goroutine and
 // may block; ctx ends when the connection does. An error closes the connection.
+// Every reply is run exactly once, also after the connection failed, with a ctx
+// that has ended: what it holds is released there.
 type Reply func(ctx context.Context) (Output, error)
 
 // Output is what goes on the wire for one frame, its length prefix included.
@@ -44,9 +46,17 @@ type Output struct {
 type Part struct {
 	Bytes []byte
 
-	File io.ReaderAt // nil for a part in memory
-	Pos  int64       // first byte of the region
-	Len  int64       // bytes of the region
+	File File  // nil for a part in memory
+	Pos  int64 // first byte of the region
+	Len  int64 // bytes of the region
+}
+
+// File is where a region comes from. It must stay open and the region unchanged
+// until the Output is released.
+type File interface {
+	io.ReaderAt
+	// Fd is the descriptor for sendfile; ok is false when there is none.
+	Fd() (fd uintptr, ok bool)
 }
 
 // size returns the bytes the part puts on the wire.

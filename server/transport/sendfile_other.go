@@ -1,0 +1,6 @@
+//go:build !linux
+
+package transport
+
+// sendRegion sends n bytes of f from pos.
+func (c *Conn) sendRegion(f File, pos, n int64) error { return c.copyRegion(f, pos, n) }
