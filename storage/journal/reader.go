@@ -212,7 +212,7 @@ type stop struct {
 	lsn    LSN
 	offset int64
 	reason string
-	proof  int64  // offset of an entry that proves the bytes at offset were durable, or -1
+	proof  int64 // offset of an entry that proves the bytes at offset were durable, or -1
 }
 
 // replay visits a file's entries from End on. In the first file it finds its way
