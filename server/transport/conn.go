@@ -44,6 +44,10 @@ type Conn struct {
 	outstanding atomic.Int32
 	lastActive  atomic.Int64 // when a frame came or an answer left, in Unix nanoseconds
 	stopped     atomic.Bool  // stopReading was called
+	hungUp      atomic.Pointer[error]
+
+	pushes  chan Reply    // from other goroutines straight to the writer, see Push
+	written chan struct{} // closed when the write goroutine has ended
 
 	out writer
 }
@@ -51,8 +55,11 @@ type Conn struct {
 // queued is a frame on its way from the read to the write goroutine.
 type queued struct {
 	reply Reply
-	frame *Frame
+	frame *Frame // nil for a pushed reply
 }
+
+// isReady reports whether the reply would not block; pushed ones may not.
+func (q queued) isReady() bool { return q.frame == nil || q.frame.isReady() }
 
 func newConn(s *Server, l *Listener, socket net.Conn) *Conn {
 	c := &Conn{
@@ -61,6 +68,8 @@ func newConn(s *Server, l *Listener, socket net.Conn) *Conn {
 		socket:   socket,
 		id:       s.ids.Add(1),
 		queue:    make(chan queued, s.options.MaxQueuedReplies),
+		pushes:   make(chan Reply),
+		written:  make(chan struct{}),
 	}
 	if at, err := netip.ParseAddrPort(socket.RemoteAddr().String()); err == nil {
 		c.ip = at.Addr().Unmap()
@@ -130,16 +139,21 @@ func (c *Conn) converse() error {
 		report(c)
 	}
 	c.session = c.listener.Protocol.Open(c)
-	written := make(chan struct{})
-	go func() { defer close(written); c.writeReplies() }()
+	go func() { defer close(c.written); c.writeReplies() }()
 
 	err := c.readFrames()
+	if hungUp := c.hungUp.Load(); hungUp != nil && errors.Is(err, ErrShutdown) {
+		err = fmt.Errorf("%w: %w", errLastReply, *hungUp)
+	}
 	if !errors.Is(err, errLastReply) && !errors.Is(err, ErrShutdown) {
 		c.cancel(cmp.Or(err, errClosed)) // nobody waits for the answers; wake those that block
 	}
 	close(c.queue)
-	<-written
+	<-c.written
 	c.session.Close()
+	if errors.Is(err, errLastReply) {
+		c.linger()
+	}
 
 	switch first := context.Cause(c.ctx); { // whoever ended the connection knows why
 	case errors.Is(first, errClosed):
@@ -180,7 +194,7 @@ func (c *Conn) readFrames() error {
 		}
 		n := int32(binary.BigEndian.Uint32(prefix))
 		if n < 0 || n > c.server.options.MaxFrameBytes {
-			return fmt.Errorf("frame of %d bytes announced, at most %d", uint32(n), c.server.options.MaxFrameBytes)
+			return c.refuseFrame(uint32(n))
 		}
 		f, err := c.readFrame(int(n))
 		if err != nil {

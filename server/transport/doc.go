@@ -18,6 +18,10 @@
 //	                 ▲                             (bounded)                   │
 //	                 └────────────── released when the last byte is written ◄──┘
 //
+// A protocol that speaks unasked (MoonMQ's pushed records and heartbeats) gives
+// the write goroutine a Reply with Conn.Push, between two answers, and ends a
+// connection from outside with Conn.HangUp.
+//
 // Goroutines: accept, one for each listener, ends when the listener is closed;
 // read and write, one each for a connection, end when the socket is closed,
 // the writer last. Server.Shutdown waits for all of them.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime/pprof"
 	"syscall"
 	"time"
@@ -19,6 +20,14 @@ type Listener struct {
 	Advertised string      // host:port clients are told to use; "" derives it for each connection
 	Protocol   Protocol    // what is spoken
 	TLS        *tls.Config // nil: plain text
+
+	// Gate, when set, is asked before the limits and may refuse a client with a
+	// reason, "" lets it in. Farewell, when set, says what a refused client is
+	// sent before the close, for Gate's reasons and the limits' (LimitConnections,
+	// LimitPerIP); a TLS client gets nothing. Both are called on the accept
+	// goroutine and must not block.
+	Gate     func(client netip.Addr) (reason string)
+	Farewell func(client netip.Addr, reason string) []byte
 
 	socket      net.Listener
 	readLabels  context.Context
@@ -101,9 +110,33 @@ func (s *Server) open(l *Listener, socket net.Conn) {
 		if report := s.options.Events.Refused; report != nil {
 			report(l, socket.RemoteAddr(), refusal)
 		}
-		socket.Close()
+		l.sendOff(c, refusal)
 		return
 	}
 	s.stats.Accepted.Add(1)
 	go c.run()
+}
+
+// farewellTime is how long a refused socket stays open for its client to read
+// why: a close with unread bytes would be a reset that overtakes the words.
+const farewellTime = 250 * time.Millisecond
+
+// sendOff closes a refused connection, with a few words if the protocol has any.
+// They fit the empty send buffer of a new socket, so the write does not block.
+func (l *Listener) sendOff(c *Conn, reason string) {
+	var words []byte
+	if l.Farewell != nil && l.TLS == nil {
+		words = l.Farewell(c.ip, reason)
+	}
+	half, ok := c.socket.(interface{ CloseWrite() error })
+	if len(words) == 0 || !ok {
+		c.socket.Close()
+		return
+	}
+	c.socket.SetDeadline(time.Now().Add(farewellTime))
+	if _, err := c.socket.Write(words); err != nil || half.CloseWrite() != nil {
+		c.socket.Close()
+		return
+	}
+	time.AfterFunc(farewellTime, func() { c.socket.Close() })
 }

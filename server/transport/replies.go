@@ -38,8 +38,12 @@ type writer struct {
 // write; they leave before a reply that may block is run.
 func (c *Conn) writeReplies() {
 	pprof.SetGoroutineLabels(c.listener.writeLabels)
-	for item := range c.queue {
-		if len(c.out.frames) > 0 && !item.frame.isReady() {
+	for {
+		item, ok := c.nextReply()
+		if !ok {
+			break
+		}
+		if len(c.out.frames) > 0 && !item.isReady() {
 			c.flush()
 		}
 		if err := c.collect(item); err != nil {
@@ -52,6 +56,17 @@ func (c *Conn) writeReplies() {
 	c.flush()
 }
 
+// nextReply returns the next answer, or what another goroutine pushes between
+// two answers; false when the connection has ended.
+func (c *Conn) nextReply() (queued, bool) {
+	select {
+	case item, ok := <-c.queue:
+		return item, ok
+	case pushed := <-c.pushes:
+		return queued{reply: pushed}, true
+	}
+}
+
 // fail ends the connection from the write side. Only the first error counts.
 func (c *Conn) fail(err error) {
 	c.out.failed = true
@@ -61,10 +76,14 @@ func (c *Conn) fail(err error) {
 
 // collect runs a reply and keeps its answer for the next flush.
 func (c *Conn) collect(item queued) (err error) {
-	c.out.frames = append(c.out.frames, item.frame)
+	if item.frame != nil {
+		c.out.frames = append(c.out.frames, item.frame)
+	}
 	defer func() {
 		if p := recover(); p != nil {
-			item.frame.Abandon()
+			if item.frame != nil {
+				item.frame.Abandon()
+			}
 			err = c.crashed(p)
 		}
 	}()

@@ -169,17 +169,29 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cut
 }
 
+// Why a limit refused a connection.
+const (
+	LimitConnections = "max.connections"
+	LimitPerIP       = "max.connections.per.ip"
+)
+
 // admit registers a connection or says why not.
 func (s *Server) admit(c *Conn) (refusal string) {
+	var gated string
+	if c.listener.Gate != nil {
+		gated = c.listener.Gate(c.ip)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch o := &s.options; {
 	case s.mu.closed:
 		return "shutting down"
+	case gated != "":
+		return gated
 	case o.MaxConnections > 0 && len(s.mu.conns) >= o.MaxConnections:
-		return "max.connections"
+		return LimitConnections
 	case o.MaxConnectionsPerIP > 0 && s.mu.perIP[c.ip] >= o.MaxConnectionsPerIP:
-		return "max.connections.per.ip"
+		return LimitPerIP
 	}
 	s.mu.conns[c] = struct{}{}
 	s.mu.perIP[c.ip]++
