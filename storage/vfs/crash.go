@@ -119,3 +119,40 @@ func (c *crash) page(n, after *node, i int) {
 	}
 	after.pages[i] = &mixed
 }
+
+// Clone returns a copy of what a program sees now, all of it synced. It shares
+// nothing that either side will change.
+func (m *Memory) Clone() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	after := NewMemory()
+	after.mu.total = m.mu.total
+	after.mu.root = m.mu.root.clone(map[*node]*node{})
+	return after
+}
+
+func (n *node) clone(made map[*node]*node) *node {
+	if done := made[n]; done != nil {
+		return done
+	}
+	if !n.dir() {
+		after := &node{dirty: map[int]struct{}{}, size: n.size, syncedSize: n.size}
+		for _, pg := range n.pages {
+			if pg != nil {
+				copied := *pg
+				pg = &copied
+			}
+			after.pages = append(after.pages, pg)
+		}
+		after.syncedPages = slices.Clone(after.pages)
+		made[n] = after
+		return after
+	}
+	after := newDir()
+	made[n] = after
+	for name, child := range n.entries {
+		copied := child.clone(made)
+		after.entries[name], after.synced[name] = copied, copied
+	}
+	return after
+}
