@@ -1,0 +1,205 @@
+package checker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Anomaly is one violation.
+type Anomaly struct {
+	Invariant string // "I1" … "I18"
+	Detail    string
+}
+
+func (a Anomaly) String() string { return a.Invariant + ": " + a.Detail }
+
+// Report is the judgement of a history.
+type Report struct {
+	Anomalies []Anomaly
+	Txns      int // looked at
+	Committed int
+	Aborted   int
+	Undecided int // nobody was told how they ended
+	Values    int
+	WWCycles  int // cycles with write-write edges: legal
+}
+
+// Check judges a history.
+func Check(h *History) Report {
+	c := newCheck(h)
+	c.values()       // I2 I3 I4 I18
+	c.reads()        // I1 I5 I10 I15 I16
+	c.responses()    // I9
+	c.watermarks()   // I8
+	c.owners()       // I11 I14
+	c.decisions()    // I12
+	c.offsets()      // I7
+	c.deadLetters()  // I17
+	c.quiet()        // I13
+	c.dependencies() // I6
+	return c.report
+}
+
+// place is where a value stands.
+type place struct {
+	partition int32
+	offset    int64
+}
+
+// origin is who wrote a value.
+type origin struct {
+	txn    *Txn
+	append *Append
+}
+
+type check struct {
+	h         *History
+	report    Report
+	origins   map[Value]origin
+	committed map[Value][]place // in the final read_committed scan
+	logged    map[Value][]place // in the final log
+}
+
+func newCheck(h *History) *check {
+	c := &check{h: h, origins: map[Value]origin{}, committed: map[Value][]place{}, logged: map[Value][]place{}}
+	for i := range h.Txns {
+		t := &h.Txns[i]
+		c.report.Txns++
+		switch commit, known := t.decision(); {
+		case !known:
+			c.report.Undecided++
+		case commit:
+			c.report.Committed++
+		default:
+			c.report.Aborted++
+		}
+		for j := range t.Appends {
+			c.origins[t.Appends[j].Value] = origin{t, &t.Appends[j]}
+		}
+	}
+	c.report.Values = len(c.origins)
+	for p, records := range h.Final.Committed {
+		for _, r := range records {
+			c.committed[r.Value] = append(c.committed[r.Value], place{p, r.Offset})
+		}
+	}
+	for p, log := range h.Final.Log {
+		for _, b := range log.Batches {
+			for _, r := range b.Values {
+				c.logged[r.Value] = append(c.logged[r.Value], place{p, r.Offset})
+			}
+		}
+	}
+	return c
+}
+
+func (c *check) flag(invariant, format string, args ...any) {
+	c.report.Anomalies = append(c.report.Anomalies, Anomaly{invariant, fmt.Sprintf(format, args...)})
+}
+
+// visible reports whether anything of a transaction is in the final committed view.
+func (c *check) visible(t *Txn) bool {
+	return slices.ContainsFunc(t.Appends, func(a Append) bool { return len(c.committed[a.Value]) > 0 })
+}
+
+// values judges the final state: what is there, how often, and of whom.
+func (c *check) values() {
+	for i := range c.h.Txns {
+		t := &c.h.Txns[i]
+		commit, known := t.decision()
+		seen := c.visible(t) || c.readByAnyone(t)
+		for _, a := range t.Appends {
+			there := len(c.committed[a.Value]) > 0
+			switch {
+			case a.Outcome == Refused && len(c.logged[a.Value]) > 0:
+				c.flag("I18", "value %d was refused and stands in the log at %v", a.Value, c.logged[a.Value])
+			case there && known && !commit:
+				c.flag("I4", "value %d of the aborted %s is in the committed view", a.Value, t.name())
+			case there && !known && !t.mayCommit():
+				c.flag("I4", "value %d of %s, which nobody tried to commit, is in the committed view", a.Value, t.name())
+			case !there && a.Outcome == Done && known && commit:
+				c.flag("I2", "value %d of the committed %s is gone", a.Value, t.name())
+			case !there && a.Outcome == Done && !known && seen:
+				c.flag("I4", "%s is visible without its value %d", t.name(), a.Value)
+			}
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(c.committed)) {
+		if places := c.committed[v]; len(places) > 1 {
+			c.flag("I3", "value %d is committed %d times: %v", v, len(places), places)
+		}
+	}
+}
+
+// readByAnyone reports whether a read_committed reader was ever handed one of
+// the transaction's values.
+func (c *check) readByAnyone(t *Txn) bool {
+	for i := range c.h.Responses {
+		r := &c.h.Responses[i]
+		if !r.Committed {
+			continue
+		}
+		for _, d := range r.Delivered {
+			if c.origins[d.Value].txn == t {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (t *Txn) name() string {
+	return fmt.Sprintf("transaction of %s (producer %d epoch %d, worker %d)", t.ID, t.PID, t.Epoch, t.Worker)
+}
+
+// decisions: an end that was acknowledged is never reversed.
+func (c *check) decisions() {
+	for i := range c.h.Txns {
+		t := &c.h.Txns[i]
+		committed, aborted := false, false
+		for _, e := range t.Endings {
+			if e.Outcome == Done {
+				committed = committed || e.Commit
+				aborted = aborted || !e.Commit
+			}
+		}
+		if committed && aborted {
+			c.flag("I12", "%s was told both outcomes", t.name())
+		}
+	}
+}
+
+// quiet: when everything has ended, nothing is left open.
+func (c *check) quiet() {
+	for _, p := range slices.Sorted(maps.Keys(c.h.Final.Log)) {
+		if r := c.h.Final.Log[p]; r.Stable != r.High || (r.End >= 0 && r.End != r.High) {
+			c.flag("I13", "partition %d: stable %d, high %d, end %d", p, r.Stable, r.High, r.End)
+		}
+	}
+	for _, o := range c.h.Final.Groups {
+		if o.Unstable {
+			c.flag("I13", "group %s partition %d: the offset is still unstable", o.Group, o.Partition)
+		}
+	}
+	for _, p := range c.h.Final.OpenAt {
+		c.flag("I13", "partition %d has an open transaction", p)
+	}
+	for _, id := range c.h.Final.Ongoing {
+		c.flag("I13", "transactional id %s is still ongoing", id)
+	}
+}
+
+// deadLetters: a dead record is written once, and its group is past it.
+func (c *check) deadLetters() {
+	seen := map[Source]bool{}
+	for _, d := range c.h.Final.Dead {
+		if seen[d.Source] {
+			c.flag("I17", "the record of group %s at %d/%d is dead twice", d.Group, d.Partition, d.Offset)
+		}
+		seen[d.Source] = true
+		if d.Settled <= d.Offset {
+			c.flag("I17", "group %s stands at %d in front of its dead record %d/%d", d.Group, d.Settled, d.Partition, d.Offset)
+		}
+	}
+}
