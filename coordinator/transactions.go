@@ -53,8 +53,8 @@ type transactionsOptions struct {
 	// Level is the finalized transaction.version.
 	Level func() txn.Version
 	// NewProducerID returns an id that was never returned before, in no life of
-	// the broker. The pending entry makes sure of it; who tells a client waits for it.
-	NewProducerID func() (model.ProducerID, machine.Pending, error)
+	// the broker.
+	NewProducerID func(context.Context) (model.ProducerID, error)
 	// Settle holds the group shards of these partitions of __consumer_offsets
 	// while sequence appends the markers, then lets each of them see its marker.
 	Settle settleOffsets
@@ -164,11 +164,9 @@ func (h heldShard) consider(c txn.Command) (txn.Decision, error) {
 	if !d.NeedsProducerID {
 		return d, nil
 	}
-	// The entry of the id's block is sequenced before the decision's, so the
-	// decision cannot become durable without it.
-	id, _, err := h.t.o.NewProducerID()
+	id, err := h.t.o.NewProducerID(context.Background())
 	if err != nil {
-		return d, fmt.Errorf("allocate a producer id: %w", err)
+		return d, err
 	}
 	return h.s.ids.Consider(now, c, id), nil
 }
@@ -224,18 +222,10 @@ func (t *transactions) InitProducer(c txn.Init) machine.Future[txn.Answer] {
 	return t.run(t.shard(c.ID), c)
 }
 
-// InitIdempotent answers with a producer id of nobody's transactional id.
-func (t *transactions) InitIdempotent() (func(context.Context) (model.ProducerIdentity, error), error) {
-	id, pending, err := t.o.NewProducerID()
-	if err != nil {
-		return nil, fmt.Errorf("allocate a producer id: %w", err)
-	}
-	return func(ctx context.Context) (model.ProducerIdentity, error) {
-		if pending == nil {
-			return model.ProducerIdentity{ID: id}, nil
-		}
-		return model.ProducerIdentity{ID: id}, pending.Wait(ctx)
-	}, nil
+// InitIdempotent returns a producer id that belongs to no transactional id.
+func (t *transactions) InitIdempotent(ctx context.Context) (model.ProducerIdentity, error) {
+	id, err := t.o.NewProducerID(ctx)
+	return model.ProducerIdentity{ID: id}, err
 }
 
 // Enrol makes partitions part of the id's transaction. Success is answered at
