@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -142,4 +143,25 @@ func sortedNames[V any](m map[string]V) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Usable returns the values that this release knows and accepts: what was
+// stored by another one may not be. The result is values itself if all are.
+func (t *Table) Usable(values map[string]string) map[string]string {
+	ok := func(name, value string) bool {
+		k, known := t.Key(name)
+		if !known {
+			return false
+		}
+		canonical, err := k.Parse(value)
+		return err == nil && canonical == value
+	}
+	for name, value := range values {
+		if !ok(name, value) {
+			usable := maps.Clone(values)
+			maps.DeleteFunc(usable, func(name, value string) bool { return !ok(name, value) })
+			return usable
+		}
+	}
+	return values
 }

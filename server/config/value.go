@@ -17,10 +17,16 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("Invalid value %s for configuration %s: %s", e.Value, e.Key, e.Reason)
 }
 
+// MaxValueBytes is the longest value that can be stored.
+const MaxValueBytes = 1<<15 - 1
+
 // Parse checks a value as the protocol carries it and returns its canonical
 // text. Human units are not accepted here. The error is a *[ValueError].
 func (k *Key) Parse(text string) (string, error) {
 	value, reason := k.canonical(strings.TrimSpace(text))
+	if len(value) > MaxValueBytes {
+		text, reason = fmt.Sprintf("of %d bytes", len(text)), fmt.Sprintf("Value must not be longer than %d bytes", MaxValueBytes)
+	}
 	if reason == "" && k.rule.check != nil {
 		reason = k.rule.check(value)
 	}

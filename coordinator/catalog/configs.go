@@ -1,0 +1,311 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeemq/perigee/coordinator/machine"
+	"github.com/perigeemq/perigee/server/config"
+)
+
+// Op is what to do with a setting, numbered as IncrementalAlterConfigs does.
+type Op int8
+
+// The operations.
+const (
+	OpSet      Op = 0
+	OpDelete   Op = 1
+	OpAppend   Op = 2 // to a list
+	OpSubtract Op = 3 // from a list
+)
+
+func (o Op) String() string {
+	if o < OpSet || o > OpSubtract {
+		return strconv.Itoa(int(o))
+	}
+	return [...]string{"SET", "DELETE", "APPEND", "SUBTRACT"}[o]
+}
+
+// Alteration changes one setting.
+type Alteration struct {
+	Op    Op
+	Name  string
+	Value *string
+}
+
+// ConfigChange changes the settings of one resource.
+type ConfigChange struct {
+	Type    config.Resource
+	Name    string // of a broker: its id, or "" for all brokers
+	Replace bool   // the alterations are sets and everything else is forgotten (AlterConfigs)
+	Changes []Alteration
+}
+
+// AlterConfigs changes settings. One bad resource does not stop the others.
+type AlterConfigs struct {
+	Resources    []ConfigChange
+	ValidateOnly bool
+	NodeID       int32
+	To           *machine.Promise[[]error]
+}
+
+func (c AlterConfigs) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
+	var d machine.Decision[Fact]
+	results := make([]error, len(c.Resources))
+	type resource struct {
+		kind config.Resource
+		name string
+	}
+	times := map[resource]int{}
+	for _, r := range c.Resources {
+		times[resource{r.Type, r.Name}]++
+	}
+	for i, r := range c.Resources {
+		if times[resource{r.Type, r.Name}] > 1 {
+			results[i] = &Error{ErrInvalidRequest, "Each resource must appear at most once."}
+			continue
+		}
+		f, effect, err := m.alter(r, c.NodeID)
+		if results[i] = err; err != nil || c.ValidateOnly {
+			continue
+		}
+		d.Facts = append(d.Facts, f)
+		if effect != nil {
+			d.Effects = append(d.Effects, effect)
+		}
+	}
+	d.Replies = []machine.Reply{machine.Answer(c.To, results)}
+	return d
+}
+
+// alter decides one resource.
+func (m *Machine) alter(c ConfigChange, node int32) (Fact, machine.Effect, error) {
+	if err := checkAlterations(c); err != nil {
+		return nil, nil, err
+	}
+	switch c.Type {
+	case config.ResourceTopic:
+		return m.alterTopic(c)
+	case config.ResourceBroker:
+		return m.alterBroker(c, node)
+	case config.ResourceGroup:
+		return m.alterOther(c, config.GroupTable, m.snapshot.groups, m.snapshot.values.Group, "group")
+	case config.ResourceClientMetrics:
+		return m.alterOther(c, config.ClientMetricsTable, m.snapshot.clientMetrics, m.snapshot.values.ClientMetrics, "client metrics subscription")
+	}
+	return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unsupported resource type %d", c.Type)}
+}
+
+// checkAlterations refuses what is wrong with any resource.
+func checkAlterations(c ConfigChange) error {
+	seen := map[string]bool{}
+	var nulls []string
+	for _, a := range c.Changes {
+		if seen[a.Name] {
+			return &Error{ErrInvalidRequest, "Error due to duplicate config keys"}
+		}
+		seen[a.Name] = true
+		if a.Op < OpSet || a.Op > OpSubtract {
+			return &Error{ErrInvalidRequest, fmt.Sprintf("Unknown operation type %d", a.Op)}
+		}
+		if a.Value == nil && a.Op != OpDelete {
+			nulls = append(nulls, a.Name)
+		}
+	}
+	if nulls != nil {
+		return &Error{ErrInvalidRequest, "Null value not supported for : " + strings.Join(nulls, ", ")}
+	}
+	return nil
+}
+
+// changed applies the alterations to a resource's own settings. effective
+// tells what a list is before something is appended to it.
+func changed(c ConfigChange, table *config.Table, own map[string]string, effective func(*config.Key) string) (map[string]string, error) {
+	next := map[string]string{}
+	if !c.Replace {
+		maps.Copy(next, own)
+	}
+	for _, a := range c.Changes {
+		if a.Op == OpSet {
+			next[a.Name] = *a.Value
+			continue
+		}
+		k, ok := table.Key(a.Name)
+		if !ok {
+			return nil, &Error{ErrInvalidConfig, (&config.UnknownKeyError{Resource: table.Resource, Name: a.Name}).Error()}
+		}
+		if a.Op == OpDelete {
+			delete(next, a.Name)
+			continue
+		}
+		if k.Type != config.List {
+			return nil, &Error{ErrInvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", a.Op, a.Name)}
+		}
+		items, given := config.SplitList(effective(k)), config.SplitList(*a.Value)
+		if a.Op == OpSubtract {
+			items = slices.DeleteFunc(items, func(item string) bool { return slices.Contains(given, item) })
+		} else {
+			for _, item := range given {
+				if !slices.Contains(items, item) {
+					items = append(items, item)
+				}
+			}
+		}
+		next[a.Name] = strings.Join(items, ",")
+	}
+	return next, nil
+}
+
+func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
+	t, ok := m.snapshot.Topic(c.Name)
+	switch {
+	case c.Name == "":
+		return nil, nil, &Error{ErrInvalidRequest, "Default topic resources are not allowed."}
+	case !ok:
+		return nil, nil, &Error{ErrUnknownTopic, fmt.Sprintf("The topic '%s' does not exist.", c.Name)}
+	case t.Internal:
+		return nil, nil, &Error{ErrInternalTopic, fmt.Sprintf("Changing internal topic %s is prohibited.", c.Name)}
+	}
+	next, err := changed(c, config.TopicTable, t.Overrides, func(k *config.Key) string {
+		return m.snapshot.values.Topic(k, t.Overrides).Value
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !m.snapshot.broker.Strict {
+		maps.DeleteFunc(next, func(name, _ string) bool { return config.Gone(name) })
+	}
+	if next, err = config.CheckTopic(m.snapshot.values, next); err != nil {
+		return nil, nil, &Error{ErrInvalidConfig, err.Error()}
+	}
+	f := t.fact()
+	f.Overrides = next
+	return f, Reconfigure{t.ID}, nil
+}
+
+func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect, error) {
+	own := m.snapshot.values.ClusterDefault
+	if c.Name != "" {
+		if c.Name != strconv.Itoa(int(node)) {
+			return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d or empty string, but received %s", node, c.Name)}
+		}
+		own = m.snapshot.values.ThisBroker
+	}
+	next, err := changed(c, config.BrokerTable, own, func(k *config.Key) string {
+		text, _ := m.snapshot.values.Effective(k)
+		return text
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if next, err = checkBroker(next, own, c.Name == ""); err != nil {
+		return nil, nil, err
+	}
+	f := settingsFact{config.ResourceBroker, c.Name, next}
+	if _, err := config.NewBroker(f.values(m.snapshot.values)); err != nil {
+		return nil, nil, &Error{ErrInvalidConfig, err.Error()}
+	}
+	return f, Reconfigure{}, nil
+}
+
+// checkBroker refuses settings that a running broker cannot change.
+func checkBroker(next, own map[string]string, everyBroker bool) (map[string]string, error) {
+	checked, err := config.BrokerTable.Check(next)
+	if err != nil {
+		return nil, &Error{ErrInvalidConfig, err.Error()}
+	}
+	for _, name := range slices.Sorted(maps.Keys(checked)) {
+		k, _ := config.BrokerTable.Key(name)
+		if before, had := own[name]; had && before == checked[name] {
+			continue
+		}
+		switch {
+		case k.ReadOnly():
+			return nil, &Error{ErrInvalidRequest, "Cannot update these configs dynamically: " + name}
+		case k.Update == config.PerBroker && everyBroker:
+			return nil, &Error{ErrInvalidRequest, "Cannot update these configs at default cluster level, broker id must be specified: " + name}
+		}
+	}
+	return checked, nil
+}
+
+// alterOther decides groups and client metrics subscriptions, which need not
+// exist before they have settings.
+func (m *Machine) alterOther(c ConfigChange, table *config.Table, all map[string]map[string]string,
+	resolve func(*config.Key, map[string]string) config.Resolved, what string) (Fact, machine.Effect, error) {
+	if c.Name == "" {
+		return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Default %s resources are not allowed.", what)}
+	}
+	if err := checkTexts(what, c.Name); err != nil {
+		return nil, nil, err
+	}
+	own := all[c.Name]
+	next, err := changed(c, table, own, func(k *config.Key) string { return resolve(k, own).Value })
+	if err != nil {
+		return nil, nil, err
+	}
+	if next, err = table.Check(next); err != nil {
+		text := err.Error()
+		if unknown, ok := errors.AsType[*config.UnknownKeyError](err); ok {
+			text = fmt.Sprintf("Unknown %s config name: %s", what, unknown.Name)
+		}
+		return nil, nil, &Error{ErrInvalidConfig, text}
+	}
+	return settingsFact{c.Type, c.Name, next}, nil, nil
+}
+
+// values are v with the fact's broker settings in place.
+func (f settingsFact) values(v config.Values) config.Values {
+	if f.Name == "" {
+		v.ClusterDefault = f.Values
+	} else {
+		v.ThisBroker = f.Values
+	}
+	return v
+}
+
+func (f settingsFact) apply(m *Machine) {
+	switch f.Resource {
+	case config.ResourceBroker:
+		f.Values = config.BrokerTable.Usable(f.Values)
+		m.setBroker(f.values(m.snapshot.values))
+	case config.ResourceGroup:
+		groups := withSettings(m.snapshot.groups, f.Name, config.GroupTable.Usable(f.Values))
+		m.edit(func(s *Snapshot) { s.groups = groups })
+	case config.ResourceClientMetrics:
+		metrics := withSettings(m.snapshot.clientMetrics, f.Name, config.ClientMetricsTable.Usable(f.Values))
+		m.edit(func(s *Snapshot) { s.clientMetrics = metrics })
+	}
+}
+
+func withSettings(all map[string]map[string]string, name string, values map[string]string) map[string]map[string]string {
+	next := maps.Clone(all)
+	if len(values) == 0 {
+		delete(next, name)
+	} else {
+		next[name] = values
+	}
+	return next
+}
+
+// setBroker takes broker settings and resolves every topic anew. Settings that
+// contradict what this start was given, which they did not when they were
+// accepted, are left out.
+func (m *Machine) setBroker(v config.Values) {
+	b, err := config.NewBroker(v)
+	if err != nil {
+		return
+	}
+	m.edit(func(s *Snapshot) {
+		s.values, s.broker = v, b
+		for _, t := range m.snapshot.ids.all() {
+			fresh := t.fact().topic(v)
+			s.ids, s.names = s.ids.with(t.ID, fresh), s.names.with(t.Name, fresh)
+		}
+	})
+}
