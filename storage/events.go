@@ -35,10 +35,10 @@ type RecoveryProgress struct {
 type RecoveryResult struct {
 	Clean        bool // nothing had to be replayed
 	Partitions   int
-	Entries      int64 // replayed
-	JournalBytes int64 // read
-	TornBytes    int64 // cut from the journal's end
-	CutBytes     int64 // cut from segments: written, never acknowledged
+	Entries      int64  // replayed
+	JournalBytes int64  // read
+	CutBytes     int64  // cut from segments: written, never acknowledged
+	Damage       string // of the journal, overlooked because of Repair: what it held behind this is lost
 	Took         time.Duration
 }
 
@@ -68,4 +68,76 @@ type Compacted struct {
 	BytesBefore, BytesAfter int64
 	RecordsRemoved          int64
 	Took                    time.Duration
+}
+
+func (e *Events) recovery(p RecoveryProgress) {
+	if e.Recovery != nil {
+		e.Recovery(p)
+	}
+}
+
+func (e *Events) recovered(r RecoveryResult) {
+	if e.Recovered != nil {
+		e.Recovered(r)
+	}
+}
+
+func (e *Events) poisoned(err error) {
+	if e.Poisoned != nil {
+		e.Poisoned(err)
+	}
+}
+
+func (e *Events) storageFull(free int64) {
+	if e.StorageFull != nil {
+		e.StorageFull(free)
+	}
+}
+
+func (e *Events) storageFree(free int64) {
+	if e.StorageFree != nil {
+		e.StorageFree(free)
+	}
+}
+
+func (e *Events) partitionOffline(tp model.TopicPartition, err error) {
+	if e.PartitionOffline != nil {
+		e.PartitionOffline(tp, err)
+	}
+}
+
+func (e *Events) partitionRecovered(tp model.TopicPartition, what string) {
+	if e.PartitionRecovered != nil {
+		e.PartitionRecovered(tp, what)
+	}
+}
+
+func (e *Events) checkpointTaken(c CheckpointInfo) {
+	if e.CheckpointTaken != nil {
+		e.CheckpointTaken(c)
+	}
+}
+
+func (e *Events) segmentRolled(tp model.TopicPartition, base model.Offset) {
+	if e.SegmentRolled != nil {
+		e.SegmentRolled(tp, base)
+	}
+}
+
+func (e *Events) segmentsDropped(d SegmentsDropped) {
+	if e.SegmentsDropped != nil {
+		e.SegmentsDropped(d)
+	}
+}
+
+func (e *Events) backgroundError(job uint64, what string, err error) {
+	if e.BackgroundError != nil {
+		e.BackgroundError(job, what, err)
+	}
+}
+
+func (e *Events) producersExpired(tp model.TopicPartition, n int) {
+	if e.ProducersExpired != nil {
+		e.ProducersExpired(tp, n)
+	}
 }

@@ -1,10 +1,137 @@
 package storage
 
-import "github.com/perigeemq/perigee/storage/model"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/perigeemq/perigee/storage/journal"
+	"github.com/perigeemq/perigee/storage/model"
+	"github.com/perigeemq/perigee/storage/vfs"
+)
 
 // Identity names a data directory and this start of it.
 type Identity struct {
 	ClusterID   string            // 22 characters of URL-safe base64; for ever the same
-	Incarnation model.LeaderEpoch // grows by one at every start; the leader epoch of everything appended now
-	CleanStart  bool              // the last run ended with Close
+	Incarnation model.LeaderEpoch // grows by one at every start, from 1; the leader epoch of everything appended now
+	CleanStart  bool              // the last run ended with Close, or there was none
+}
+
+// formatVersion is the version of the layout of the data directory. Files with a
+// format of their own have their own version besides.
+const formatVersion = 1
+
+// identityLimit bounds what is read of an identity file.
+const identityLimit = 64 << 10
+
+// identityRecord is identity.json.
+type identityRecord struct {
+	Format      int               `json:"format"`
+	Cluster     string            `json:"cluster"`
+	Incarnation model.LeaderEpoch `json:"incarnation"`
+	Clean       bool              `json:"clean"` // Close was the last thing to happen
+}
+
+// ForeignDirectoryError says that the data directory holds something else.
+type ForeignDirectoryError struct{ Found string }
+
+func (e *ForeignDirectoryError) Error() string {
+	return fmt.Sprintf("the data directory has no %s but holds %q: it is not a data directory of this broker", identityFile, e.Found)
+}
+
+// VersionError says that the directory was written by a newer version.
+type VersionError struct{ Found, Known int }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the data directory has format %d, this version knows up to %d: it was written by a newer version", e.Found, e.Known)
+}
+
+// identify reads who the directory is, or makes it ours when it is empty, and
+// counts this start. The count is durable before anything is appended under it.
+func (e *Engine) identify() (clean bool, err error) {
+	record, err := e.readIdentity()
+	if errors.Is(err, fs.ErrNotExist) {
+		record, err = e.newIdentity()
+	}
+	if err != nil {
+		return false, err
+	}
+	clean = record.Clean
+	record.Clean = false
+	record.Incarnation++
+	if err := e.writeIdentity(record); err != nil {
+		return false, err
+	}
+	e.identity = Identity{ClusterID: record.Cluster, Incarnation: record.Incarnation, CleanStart: clean}
+	return clean, nil
+}
+
+func (e *Engine) readIdentity() (identityRecord, error) {
+	var r identityRecord
+	b, err := vfs.ReadFile(e.o.FS, identityFile, identityLimit)
+	if err != nil {
+		return r, fmt.Errorf("read identity: %w", err)
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, &CorruptionError{File: identityFile, Reason: err.Error()}
+	}
+	if r.Format > formatVersion {
+		return r, &VersionError{Found: r.Format, Known: formatVersion}
+	}
+	if _, err := model.ParseTopicID(r.Cluster); err != nil || r.Format < 1 || r.Incarnation < 0 {
+		return r, &CorruptionError{File: identityFile, Reason: fmt.Sprintf("format %d, cluster %q, incarnation %d", r.Format, r.Cluster, r.Incarnation)}
+	}
+	return r, nil
+}
+
+// newIdentity begins a directory that holds nothing yet.
+func (e *Engine) newIdentity() (identityRecord, error) {
+	entries, err := e.o.FS.ReadDir(root)
+	if err != nil {
+		return identityRecord{}, fmt.Errorf("list data directory: %w", err)
+	}
+	for _, i := range entries {
+		// The lock is ours; the temporary file a crash of the very first start; and a
+		// volume of its own has lost+found.
+		if i.Name != lockFile && i.Name != "lost+found" && !strings.HasPrefix(i.Name, identityFile) {
+			return identityRecord{}, &ForeignDirectoryError{Found: i.Name}
+		}
+	}
+	return identityRecord{Format: formatVersion, Cluster: model.NewTopicID().String(), Clean: true}, nil
+}
+
+func (e *Engine) writeIdentity(r identityRecord) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode identity: %w", err)
+	}
+	if err := vfs.WriteFile(e.o.FS, root, identityFile, append(b, '\n')); err != nil {
+		return fmt.Errorf("write identity: %w", err)
+	}
+	return nil
+}
+
+// markClean says that the checkpoint is the whole truth.
+func (e *Engine) markClean() error {
+	return e.writeIdentity(identityRecord{
+		Format: formatVersion, Cluster: e.identity.ClusterID, Incarnation: e.identity.Incarnation, Clean: true,
+	})
+}
+
+// mustHaveJournal refuses a directory that is in use and has lost its journal:
+// recovering from nothing would take every segment for a leftover.
+func (e *Engine) mustHaveJournal() error {
+	if e.identity.Incarnation == 1 {
+		return nil
+	}
+	_, err := e.o.FS.Stat(journal.Directory)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := e.o.FS.Stat(topicsDirectory); errors.Is(err, fs.ErrNotExist) {
+		return nil // the first start ended before it had one
+	}
+	return &CorruptionError{File: journal.Directory, Reason: "the journal is missing"}
 }

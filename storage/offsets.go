@@ -1,6 +1,10 @@
 package storage
 
-import "github.com/perigeemq/perigee/storage/model"
+import (
+	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/model"
+	"github.com/perigeemq/perigee/storage/segment"
+)
 
 // TimestampOffset is the answer to a search by time.
 type TimestampOffset struct {
@@ -12,20 +16,121 @@ type TimestampOffset struct {
 // OffsetForTimestamp finds the first visible record at or after ts; false when
 // there is none.
 func (p *Partition) OffsetForTimestamp(ts model.Timestamp, i model.Isolation) (TimestampOffset, bool, error) {
-	return TimestampOffset{}, false, ErrClosed
+	return retryRemoved(func() (TimestampOffset, bool, error) {
+		v, err := p.view()
+		if err != nil {
+			return TimestampOffset{}, false, err
+		}
+		stop := v.Visible(i)
+		for n, s := range v.segments {
+			if s.Base() >= stop {
+				break
+			}
+			if s.Sealed() && s.Meta().MaxTimestamp < ts {
+				continue
+			}
+			t, ok, err := p.timestampIn(v, n, ts, stop)
+			if err != nil || ok {
+				return t, ok, err
+			}
+		}
+		return TimestampOffset{}, false, nil
+	})
+}
+
+// timestampIn searches one segment. A batch may promise the time and not keep it
+// below the start of the log, so the search goes on behind it.
+func (p *Partition) timestampIn(v *view, n int, ts model.Timestamp, stop model.Offset) (TimestampOffset, bool, error) {
+	s := v.segments[n]
+	end, _, err := p.visibleEnd(v, n, stop)
+	if err != nil {
+		return TimestampOffset{}, false, err
+	}
+	found, ok, err := s.LocateTime(ts, end)
+	for ok && err == nil {
+		t, hit, err := p.recordIn(s, found, func(r batch.Record) bool { return r.Timestamp >= ts && r.Offset >= v.Start })
+		if hit || err != nil {
+			return t, hit, err
+		}
+		found, ok, err = s.NextTime(ts, found, end)
+	}
+	return TimestampOffset{}, false, err
+}
+
+// recordIn reads a batch and finds the first record in it that is wanted.
+func (p *Partition) recordIn(s *segment.Segment, at segment.Found, want func(batch.Record) bool) (TimestampOffset, bool, error) {
+	b := make([]byte, at.Header.Len)
+	if err := s.Read(b, at.Pos); err != nil {
+		return TimestampOffset{}, false, err
+	}
+	v, _, err := batch.Parse(b)
+	if err != nil {
+		return TimestampOffset{}, false, &CorruptionError{File: s.Path(), Offset: at.Pos, Reason: err.Error()}
+	}
+	for r, err := range v.Records(batch.MaxDecompressedBytes) {
+		if err != nil {
+			return TimestampOffset{}, false, &CorruptionError{File: s.Path(), Offset: at.Pos, Reason: err.Error()}
+		}
+		if want(r) {
+			return TimestampOffset{Timestamp: r.Timestamp, Offset: r.Offset, LeaderEpoch: v.LeaderEpoch()}, true, nil
+		}
+	}
+	return TimestampOffset{}, false, nil
 }
 
 // MaxTimestamp finds the first visible record with the largest timestamp; false
 // when there is no record.
 func (p *Partition) MaxTimestamp(i model.Isolation) (TimestampOffset, bool, error) {
-	return TimestampOffset{}, false, ErrClosed
+	return retryRemoved(func() (TimestampOffset, bool, error) {
+		v, err := p.view()
+		if err != nil {
+			return TimestampOffset{}, false, err
+		}
+		best, ok, err := p.maxTimestampIn(v, v.Visible(i))
+		if err != nil || !ok {
+			return TimestampOffset{}, false, err
+		}
+		top := best.found.Header.MaxTimestamp
+		return p.recordIn(best.segment, best.found, func(r batch.Record) bool { return r.Timestamp == top && r.Offset >= v.Start })
+	})
+}
+
+type maxFound struct {
+	segment *segment.Segment
+	found   segment.Found
+}
+
+// maxTimestampIn looks into the headers only of segments that may hold a larger
+// timestamp than those before.
+func (p *Partition) maxTimestampIn(v *view, stop model.Offset) (best maxFound, ok bool, err error) {
+	for n, s := range v.segments {
+		if s.Base() >= stop {
+			break
+		}
+		if ok && s.Meta().MaxTimestamp <= best.found.Header.MaxTimestamp {
+			continue
+		}
+		end, _, err := p.visibleEnd(v, n, stop)
+		if err != nil {
+			return best, false, err
+		}
+		f, hit, err := s.MaxTime(v.Start, end)
+		if err != nil {
+			return best, false, err
+		}
+		if hit && (!ok || f.Header.MaxTimestamp > best.found.Header.MaxTimestamp) {
+			best, ok = maxFound{s, f}, true
+		}
+	}
+	return best, ok, nil
 }
 
 // EpochEnd answers OffsetForLeaderEpoch: the largest epoch not above the one asked
 // for, and the offset where it ends. Both are "none" for an epoch from the future.
 func (p *Partition) EpochEnd(epoch model.LeaderEpoch) (model.LeaderEpoch, model.Offset) {
-	return model.NoLeaderEpoch, model.NoOffset
+	return (*p.epochs.Load()).end(epoch, p.e.identity.Incarnation, p.Bounds().High)
 }
 
-// EpochAt is the leader epoch the record at an offset was appended under.
-func (p *Partition) EpochAt(o model.Offset) model.LeaderEpoch { return model.NoLeaderEpoch }
+// EpochAt is the leader epoch the record at an offset was appended under,
+// model.NoLeaderEpoch when it is not known.
+func (p *Partition) EpochAt(o model.Offset) model.LeaderEpoch { return (*p.epochs.Load()).at(o) }

@@ -1,4 +1,3 @@
-// Package producer remembers what each idempotent producer wrote to one partition.
 package producer
 
 import "errors"

@@ -1,0 +1,130 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeemq/perigee/storage/journal"
+	"github.com/perigeemq/perigee/storage/segment"
+)
+
+// A checkpoint lets the journal be shorter. It is taken while appends go on:
+//
+//	1  position := end of the journal          everything below it is in what 2 sees
+//	2  capture each partition under its lock   one at a time: states are of different moments
+//	3  wait until the journal has synced       so that no state has what a crash takes back
+//	4  sync the segments                       in parallel, without locks
+//	5  write the checkpoint, trim the journal
+//
+// Replay from the position meets appends that the captured state has already: they
+// lie below the partition's end and are skipped.
+type checkpoints struct {
+	sync.Mutex // one at a time
+	begun      atomic.Uint64
+	taken      atomic.Uint64 // the last one that is durable
+	journaled  atomic.Int64  // bytes since the last one began
+}
+
+// segmentSyncs is how many segments are synced at once: disks gain from a few.
+const segmentSyncs = 4
+
+// flushed is the journal's report of one group.
+func (e *Engine) flushed(g journal.GroupStats) {
+	if n := e.checkpoints.journaled.Add(g.Bytes); n >= e.o.JournalBytes/2 && n-g.Bytes < e.o.JournalBytes/2 {
+		// Half, because the journal is kept from the checkpoint before the last.
+		e.jobs.kick(jobCheckpoint)
+	}
+}
+
+// checkpoint takes one.
+func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
+	e.checkpoints.Lock()
+	defer e.checkpoints.Unlock()
+	began := time.Now()
+	e.checkpoints.journaled.Store(0)
+	number := e.checkpoints.begun.Add(1)
+	position := e.journal.End()
+	payload, dirty, partitions := e.capture()
+	if err := e.Barrier().Wait(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	synced, err := e.syncAll(dirty)
+	if err != nil {
+		return err
+	}
+	trim, err := journal.WriteCheckpoint(e.o.FS, root, journal.Checkpoint{Position: position, Payload: payload})
+	if err != nil {
+		return err
+	}
+	e.checkpoints.taken.Store(number)
+	if err := e.journal.Trim(trim); err != nil {
+		return err
+	}
+	e.o.Events.checkpointTaken(CheckpointInfo{
+		Job: id, Partitions: partitions, Synced: synced, Bytes: int64(len(payload)), Took: time.Since(began),
+	})
+	return nil
+}
+
+// capture encodes every partition's sequenced state and lists the segments that
+// must be synced before it is true.
+func (e *Engine) capture() (payload []byte, dirty []*segment.Segment, partitions int) {
+	payload = beginPayload(nil)
+	for _, p := range e.all() {
+		if p.end.Load() == 0 {
+			continue
+		}
+		p.mu.Lock()
+		segments := p.segments()
+		payload = p.appendState(payload, segments)
+		p.mu.Unlock()
+		partitions++
+		for _, s := range segments {
+			if s.Dirty() {
+				dirty = append(dirty, s)
+			}
+		}
+	}
+	return finishPayload(payload, partitions), dirty, partitions
+}
+
+// syncAll syncs segments, a few at a time. A file that is gone belongs to a
+// partition that has been deleted or is offline.
+func (e *Engine) syncAll(segments []*segment.Segment) (synced int, err error) {
+	var count atomic.Int64
+	errs := make([]error, min(segmentSyncs, len(segments)))
+	var wg sync.WaitGroup
+	for part := range errs {
+		wg.Go(func() {
+			for i := part; i < len(segments); i += segmentSyncs {
+				done, err := segments[i].Sync()
+				if done {
+					count.Add(1)
+				}
+				if err != nil && !gone(err) {
+					errs[part] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	err = errors.Join(errs...)
+	if failed, ok := errors.AsType[*segment.SyncError](err); ok {
+		return int(count.Load()), e.poison(failed)
+	}
+	if err != nil {
+		err = fmt.Errorf("sync segments: %w", err)
+	}
+	return int(count.Load()), err
+}
+
+func gone(err error) bool {
+	_, corrupt := errors.AsType[*CorruptionError](err)
+	return corrupt || errors.Is(err, fs.ErrNotExist) || errors.Is(err, segment.ErrRemoved)
+}

@@ -1,0 +1,81 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/perigeemq/perigee/storage/vfs"
+)
+
+// space refuses appends before the file system does, so that there is room left
+// to end transactions, to delete and to take the checkpoint that frees journal
+// files. It asks the file system once per a fraction of the reserve while all is
+// well, and at every append while it is not.
+type space struct {
+	fs      vfs.FS
+	reserve int64
+	events  *Events
+
+	spent atomic.Int64 // bytes appended since the file system was asked
+	low   atomic.Bool
+
+	mu sync.Mutex // one asker at a time
+}
+
+// The file system is asked again after reserve/askEvery bytes of appends.
+const askEvery = 8
+
+// admit answers ErrStorageFull when an append would use the reserve and may not.
+//
+//	free space         clients   coordinator facts   calls with a marker
+//	above the reserve  yes       yes                 yes
+//	above half of it   no        yes                 yes
+//	below              no        no                  yes: they end what holds on to space
+func (s *space) admit(appends []Append) error {
+	if s.reserve == 0 {
+		return nil
+	}
+	var n int64
+	internal, marker := true, false
+	for i := range appends {
+		n += int64(appends[i].Batch.Len())
+		internal = internal && appends[i].Internal
+		marker = marker || appends[i].Batch.IsControl()
+	}
+	if spent := s.spent.Add(n); !s.low.Load() && spent < s.reserve/askEvery {
+		return nil
+	}
+	free, err := s.ask()
+	if err != nil {
+		return nil // what cannot be asked will say so itself when written to
+	}
+	if free-n >= s.reserve || internal && (marker || free-n >= s.reserve/2) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d bytes are free, %d are kept", ErrStorageFull, free, s.reserve)
+}
+
+// ask brings the state up to date.
+func (s *space) ask() (free int64, err error) {
+	s.mu.Lock()
+	free, _, err = s.fs.Free()
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	s.spent.Store(0)
+	low := free < s.reserve
+	changed := s.low.Swap(low) != low
+	s.mu.Unlock()
+	switch {
+	case changed && low:
+		s.events.storageFull(free)
+	case changed:
+		s.events.storageFree(free)
+	}
+	return free, nil
+}
+
+// exhausted says that a write met the end of the space: the next append asks.
+func (s *space) exhausted() { s.spent.Store(s.reserve) }
