@@ -51,6 +51,9 @@ func NewShard[Command, Fact any](o Options[Command, Fact]) *Shard[Command, Fact]
 	return s
 }
 
+// Index is the shard's place in its family.
+func (s *Shard[Command, Fact]) Index() int32 { return s.index }
+
 // Call runs a command and returns its answer, decided now or later. build puts
 // the promise into the command; a refusal by the log becomes the answer.
 func Call[T, Command, Fact any](s *Shard[Command, Fact], build func(*Promise[T]) Command) Future[T] {

@@ -1,0 +1,32 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf16"
+
+	"github.com/perigeemq/perigee/coordinator/machine"
+)
+
+// offsetsShards is the number of partitions of __consumer_offsets, and of
+// __perigee_attempts beside it. Kafka's default, which tools that look for a
+// group's partition expect.
+const offsetsShards = 50
+
+// shardOf places a key among the partitions of an internal topic as Kafka does,
+// so that tools which compute the partition of a group find it: Java's
+// String.hashCode without its sign, modulo the partitions.
+func shardOf(key string, shards int32) int32 {
+	var h int32
+	for _, unit := range utf16.Encode([]rune(key)) {
+		h = 31*h + int32(unit)
+	}
+	return (h & 0x7fffffff) % shards
+}
+
+// holdAscending locks shards for one decision that concerns several, each once,
+// in the order everybody takes them.
+func holdAscending[C, F any](shards []*machine.Shard[C, F]) ([]machine.Held[C, F], error) {
+	slices.SortFunc(shards, func(a, b *machine.Shard[C, F]) int { return cmp.Compare(a.Index(), b.Index()) })
+	return machine.HoldAll(slices.Compact(shards))
+}
