@@ -124,11 +124,11 @@ func (h heldShard) admit(id string, producer model.ProducerIdentity, partitions 
 func (h heldShard) appendWith(d txn.Decision, appends []storage.Append) (*storage.Pending, error) {
 	var pending *storage.Pending
 	_, err := h.carryOut(d, func(b machine.Batch) (machine.Sequenced, error) {
-		state, err := h.s.log.batch(b)
+		state, err := h.s.log.item(b)
 		if err != nil {
 			return machine.Sequenced{}, err
 		}
-		appends = append(appends, storage.Append{Partition: h.s.log.partition, Batch: state, Internal: true})
+		appends = append(appends, state)
 		if pending, err = h.t.o.Engine.Append(appends...); err != nil {
 			return machine.Sequenced{}, err
 		}

@@ -31,14 +31,14 @@ func (t *transactions) sequenceEnd(s *transactionShard, b machine.Batch) (machin
 	if len(b.Effects) == 0 {
 		return s.log.Append(b)
 	}
-	state, err := s.log.batch(b)
+	state, err := s.log.item(b)
 	if err != nil {
 		return machine.Sequenced{}, err
 	}
 	e := ending{markers: b.Effects[0].(txn.Markers), timestamp: b.Timestamp}
 	e.partitions = t.participants(e.markers)
 	for {
-		pending, err := t.appendEnd(s, state, e)
+		pending, err := t.appendEnd(state, e)
 		if err == nil {
 			return machine.Sequenced{Base: pending.At(0).Base, Pending: pending}, nil
 		}
@@ -72,8 +72,8 @@ func (t *transactions) participants(m txn.Markers) []markedPartition {
 func (t *transactions) coordinatorEpoch() int32 { return int32(t.o.Engine.Identity().Incarnation) }
 
 // appendEnd is one try. The record stands first in the entry.
-func (t *transactions) appendEnd(s *transactionShard, state batch.View, e ending) (*storage.Pending, error) {
-	appends := []storage.Append{{Partition: s.log.partition, Batch: state, Internal: true}}
+func (t *transactions) appendEnd(state storage.Append, e ending) (*storage.Pending, error) {
+	appends := []storage.Append{state}
 	var offsets []int32
 	for _, p := range e.partitions {
 		appends = append(appends, storage.Append{Partition: p.Partition, Batch: e.marker(p), Internal: true})

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"fmt"
 	"unicode/utf16"
 
@@ -12,49 +11,22 @@ import (
 
 // stateLog is a partition of __transaction_state as the log of a shard's facts.
 type stateLog struct {
-	engine    *storage.Engine
+	*machine.LogFacts
 	partition *storage.Partition
 }
 
-// Append implements machine.Facts.
-func (l *stateLog) Append(b machine.Batch) (machine.Sequenced, error) {
-	view, err := l.batch(b)
-	if err != nil {
-		return machine.Sequenced{}, err
-	}
-	pending, err := l.engine.Append(storage.Append{Partition: l.partition, Batch: view, Internal: true})
-	if err != nil {
-		return machine.Sequenced{}, err
-	}
-	return machine.Sequenced{Base: pending.At(0).Base, Pending: pending}, nil
-}
-
-// batch is the record batch of a decision's facts.
-func (l *stateLog) batch(b machine.Batch) (batch.View, error) {
+// item is a decision's facts as an append of the engine, for entries where they
+// do not stand first.
+func (l *stateLog) item(b machine.Batch) (storage.Append, error) {
 	builder := batch.NewBuilder(batch.BuilderOptions{})
 	for _, r := range b.Records {
 		builder.Add(batch.NewRecord{Timestamp: b.Timestamp, Key: r.Key, Value: r.Value})
 	}
 	view, err := builder.Build()
 	if err != nil {
-		return view, fmt.Errorf("build transaction state: %w", err)
+		return storage.Append{}, fmt.Errorf("build transaction state: %w", err)
 	}
-	return view, nil
-}
-
-// Replay implements machine.Facts.
-func (l *stateLog) Replay(ctx context.Context, f func(machine.Record) error) error {
-	return l.partition.Scan(ctx, l.partition.Bounds().Start, func(v batch.View) error {
-		for r, err := range v.Records(batch.MaxDecompressedBytes) {
-			if err != nil {
-				return fmt.Errorf("read transaction state at offset %d: %w", v.BaseOffset(), err)
-			}
-			if err := f(machine.Record{Key: r.Key, Value: r.Value, Offset: r.Offset, Timestamp: r.Timestamp}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return storage.Append{Partition: l.partition, Batch: view, Internal: true}, nil
 }
 
 // statePartition places a transactional id as Kafka does: Java's

@@ -106,7 +106,7 @@ func (t *transactions) openShard(ctx context.Context, index int32) error {
 	if err != nil {
 		return err
 	}
-	s := &transactionShard{log: &stateLog{engine: t.o.Engine, partition: p}}
+	s := &transactionShard{log: &stateLog{machine.NewLogFacts(t.o.Engine, p), p}}
 	s.Shard = machine.NewShard(machine.Options[txn.Request, txn.Fact]{
 		Name:  fmt.Sprintf("%s-%d", p.Name(), index),
 		Index: index,
