@@ -1,0 +1,192 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Build names the program.
+type Build struct{ Version, Commit, Go string }
+
+// Snapshot is the state a scrape sees, filled in by the server.
+type Snapshot struct {
+	Build      Build
+	ClusterID  string
+	NodeID     string
+	Started    time.Time
+	CleanStart bool
+
+	// Listeners, by protocol name.
+	Sockets map[string]Sockets
+	// Bytes of requests in flight.
+	RequestMemory int64
+	FetchSessions int
+
+	Topics     int
+	Partitions []Partition
+	Disk       Disk
+	Storage    Storage
+}
+
+// Sockets are the counters of a protocol's connections.
+type Sockets struct {
+	Open                                         int
+	Accepted, Refused, Closed, BytesIn, BytesOut int64
+}
+
+// Partition is one log. Offline ones have no figures.
+type Partition struct {
+	Topic                      string
+	Partition                  string
+	Start, Stable, High, Bytes int64
+	Offline                    bool
+}
+
+// Disk is the volume of the data directory.
+type Disk struct {
+	Free, Total int64
+	Full        bool // appends are refused
+}
+
+// Storage counts what the engine did since the start.
+type Storage struct {
+	JournalSyncs, JournalEntries, JournalBytes int64
+
+	Checkpoints, Compactions, SegmentsRolled, SegmentsDropped, ProducersExpired int64
+}
+
+// Collector exports everything at a scrape. Names and labels stand in names.go
+// and below; Snapshot and Kafka must be set.
+type Collector struct {
+	Snapshot func() Snapshot
+	Kafka    *Kafka
+	// API names a Kafka API key, "" for one that is not served.
+	API func(key int16) string
+	// SyncLatency is how long the journal's syncs took.
+	SyncLatency *Histogram
+	// MaxPartitions bounds the partitions exported one by one; the sums are
+	// always complete. 0 means none.
+	MaxPartitions int
+}
+
+// Describe implements prometheus.Collector. An empty description makes the
+// collector unchecked: the series depend on what exists.
+func (*Collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	out := emitter{to}
+	s := c.Snapshot()
+	out.gauge(buildInfo, "The program.", 1, labels{"version": s.Build.Version, "commit": s.Build.Commit, "go": s.Build.Go})
+	out.gauge(clusterInfo, "The cluster this broker is.", 1, labels{"cluster_id": s.ClusterID, "node_id": s.NodeID})
+	out.gauge(startTime, "When the broker was ready, Unix time.", float64(s.Started.UnixMilli())/1000, nil)
+	out.gauge(clean, "1 if the last run had ended cleanly.", truth(s.CleanStart), nil)
+	c.collectKafka(out, s)
+	collectSockets(out, s)
+	c.collectPartitions(out, s)
+	c.collectStorage(out, s)
+}
+
+func (c *Collector) collectKafka(out emitter, s Snapshot) {
+	for key := range int16(maxAPI) {
+		r := &c.Kafka.requests[key]
+		name := c.API(key)
+		if name == "" {
+			continue
+		}
+		if count, sum, buckets := r.latency.snapshot(); count > 0 {
+			out.counter(kafkaRequests, "Requests answered.", float64(count), labels{"api": name})
+			out.histogram(kafkaRequestLatency, "From the arrival of a request to its answer, waiting it asked for included.", count, sum, buckets, labels{"api": name})
+		}
+		if refused := r.refused.Load(); refused > 0 {
+			out.counter(kafkaRequestErrors, "Requests that could not be decoded or whose version is unknown.", float64(refused), labels{"api": name})
+		}
+	}
+	out.counter(kafkaProduceBytes, "Bytes of batches accepted from producers.", float64(c.Kafka.ProduceBytes.Load()), nil)
+	out.counter(kafkaProduceRecords, "Records accepted from producers.", float64(c.Kafka.ProduceRecords.Load()), nil)
+	out.counter(kafkaProduceBatches, "Batches accepted from producers.", float64(c.Kafka.ProduceBatches.Load()), nil)
+	out.counter(kafkaFetchBytes, "Bytes of batches sent to consumers.", float64(c.Kafka.FetchBytes.Load()), nil)
+	out.gauge(kafkaFetchSessions, "Incremental fetch sessions.", float64(s.FetchSessions), nil)
+}
+
+func collectSockets(out emitter, s Snapshot) {
+	for _, protocol := range slices.Sorted(maps.Keys(s.Sockets)) {
+		n, l := s.Sockets[protocol], labels{"protocol": protocol}
+		out.gauge(connectionsOpen, "Open connections.", float64(n.Open), l)
+		out.counter(connectionsAccepted, "Connections accepted.", float64(n.Accepted), l)
+		out.counter(connectionsRefused, "Connections refused by a limit.", float64(n.Refused), l)
+		out.counter(connectionsClosed, "Connections closed.", float64(n.Closed), l)
+		out.counter(bytesReceived, "Bytes of requests.", float64(n.BytesIn), l)
+		out.counter(bytesSent, "Bytes of answers.", float64(n.BytesOut), l)
+	}
+	out.gauge(memoryInFlight, "Bytes of requests in memory.", float64(s.RequestMemory), nil)
+}
+
+func (c *Collector) collectPartitions(out emitter, s Snapshot) {
+	offline := 0
+	for i, p := range s.Partitions {
+		if p.Offline {
+			offline++
+			continue
+		}
+		if i >= c.MaxPartitions {
+			continue
+		}
+		l := labels{"topic": p.Topic, "partition": p.Partition}
+		out.gauge(partitionStart, "First offset that still exists.", float64(p.Start), l)
+		out.gauge(partitionHigh, "High watermark: everything below is durable.", float64(p.High), l)
+		out.gauge(partitionStable, "Last stable offset: nothing below belongs to an open transaction.", float64(p.Stable), l)
+		out.gauge(partitionBytes, "Bytes of the partition's segments.", float64(p.Bytes), l)
+	}
+	out.gauge(topics, "Topics, internal ones included.", float64(s.Topics), nil)
+	out.gauge(partitions, "Partitions, internal ones included.", float64(len(s.Partitions)), nil)
+	out.gauge(partitionsOffline, "Partitions whose files cannot be used.", float64(offline), nil)
+}
+
+func (c *Collector) collectStorage(out emitter, s Snapshot) {
+	out.gauge(diskFree, "Bytes that may still be written to the data directory.", float64(s.Disk.Free), nil)
+	out.gauge(diskTotal, "Size of the data directory's volume.", float64(s.Disk.Total), nil)
+	out.gauge(storageFull, "1 while produce is refused for want of space.", truth(s.Disk.Full), nil)
+	out.counter(journalSyncs, "Syncs of the journal.", float64(s.Storage.JournalSyncs), nil)
+	out.counter(journalEntries, "Entries written to the journal.", float64(s.Storage.JournalEntries), nil)
+	out.counter(journalBytes, "Bytes written to the journal.", float64(s.Storage.JournalBytes), nil)
+	if s.Storage.JournalSyncs > 0 {
+		out.gauge(journalGroupSize, "Entries for each sync, since the start: what group commit saves.",
+			float64(s.Storage.JournalEntries)/float64(s.Storage.JournalSyncs), nil)
+	}
+	if count, sum, buckets := c.SyncLatency.snapshot(); count > 0 {
+		out.histogram(journalSyncLatency, "Duration of a write and sync of the journal.", count, sum, buckets, nil)
+	}
+	out.counter(checkpoints, "Checkpoints taken.", float64(s.Storage.Checkpoints), nil)
+	out.counter(compactions, "Compaction passes.", float64(s.Storage.Compactions), nil)
+	out.counter(segmentsRolled, "Segments begun.", float64(s.Storage.SegmentsRolled), nil)
+	out.counter(segmentsDropped, "Segments dropped by retention or deletion.", float64(s.Storage.SegmentsDropped), nil)
+	out.counter(producersExpired, "Idle producers forgotten.", float64(s.Storage.ProducersExpired), nil)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+type labels = prometheus.Labels
+
+// emitter makes constant metrics.
+type emitter struct{ to chan<- prometheus.Metric }
+
+func (e emitter) gauge(name, help string, value float64, l labels) {
+	e.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, l), prometheus.GaugeValue, value)
+}
+
+func (e emitter) counter(name, help string, value float64, l labels) {
+	e.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, l), prometheus.CounterValue, value)
+}
+
+func (e emitter) histogram(name, help string, count uint64, sum float64, buckets map[float64]uint64, l labels) {
+	e.to <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, nil, l), count, sum, buckets)
+}
