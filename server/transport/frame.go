@@ -7,20 +7,24 @@ import (
 	"github.com/perigeemq/perigee/server/quota"
 )
 
-// Frames come from one of two pools: requests of consumers and admins fit the
-// small class, produce requests of the usual client settings (batches of up to
-// 1 MiB and their envelope) the large one. A bigger frame is allocated and left
-// to the collector: a pool would hold memory for a size that may never come
-// again.
-const (
-	smallFrame = 8 << 10
-	largeFrame = 1<<20 + 64<<10
-)
+// frameClasses are the sizes frames are allocated in, so that released ones fit
+// later requests: consumers and admins fit the first two, producers' batches of
+// up to 1 MiB with their envelope the middle ones, requests with several full
+// batches the last two. A bigger frame is allocated as it comes and left to the
+// collector: a pool would hold memory for a size that may never come again.
+var frameClasses = [...]int{4 << 10, 32 << 10, 256 << 10, 1<<20 + 64<<10, 4<<20 + 64<<10, 16<<20 + 64<<10}
 
-var (
-	smallFrames = sync.Pool{New: func() any { return &Frame{store: make([]byte, smallFrame)} }}
-	largeFrames = sync.Pool{New: func() any { return &Frame{store: make([]byte, largeFrame)} }}
-)
+var framePools [len(frameClasses)]sync.Pool
+
+// frameClass returns the index of the smallest class for n bytes, or none.
+func frameClass(n int) (class int, ok bool) {
+	for i, size := range frameClasses {
+		if n <= size {
+			return i, true
+		}
+	}
+	return 0, false
+}
 
 // Frame is one request in memory, reference-counted because several users alias
 // its bytes: the decoded request, the partitions it was appended to, the
@@ -32,7 +36,8 @@ var (
 type Frame struct {
 	Body []byte // the bytes after the length; valid while a reference is held
 
-	store     []byte      // what Body is cut from; its length names the pool class
+	store     []byte      // what Body is cut from
+	class     int         // of frameClasses; -1: not pooled
 	ready     func() bool // see ReadyWhen
 	refs      atomic.Int32
 	abandoned atomic.Bool
@@ -43,18 +48,24 @@ type Frame struct {
 // NewFrame returns a frame with a body of n bytes, whose content is undefined,
 // and one reference. It reserves nothing; tests and in-process callers use it.
 func NewFrame(n int) *Frame {
-	var f *Frame
-	switch {
-	case n <= smallFrame:
-		f = smallFrames.Get().(*Frame)
-	case n <= largeFrame:
-		f = largeFrames.Get().(*Frame)
-	default:
-		f = &Frame{store: make([]byte, n)}
+	class, pooled := frameClass(n)
+	if !pooled {
+		f := &Frame{store: make([]byte, n), class: -1}
+		f.take(n)
+		return f
 	}
+	f, ok := framePools[class].Get().(*Frame)
+	if !ok {
+		f = &Frame{store: make([]byte, frameClasses[class]), class: class}
+	}
+	f.take(n)
+	return f
+}
+
+// take starts a frame's life.
+func (f *Frame) take(n int) {
 	f.Body = f.store[:n]
 	f.refs.Store(1)
-	return f
 }
 
 // Retain adds a reference.
@@ -90,10 +101,7 @@ func (f *Frame) Release() {
 		return
 	}
 	scribble(f.store)
-	switch len(f.store) {
-	case smallFrame:
-		smallFrames.Put(f)
-	case largeFrame:
-		largeFrames.Put(f)
+	if f.class >= 0 {
+		framePools[f.class].Put(f)
 	}
 }
