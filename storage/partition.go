@@ -62,7 +62,7 @@ type place struct {
 func newPartition(e *Engine, tp model.TopicPartition, seq uint64) *Partition {
 	topic := topicsDirectory + "/" + tp.Topic.String()
 	dir := fmt.Sprintf("%s/%d", topic, tp.Partition)
-	p := &Partition{e: e, tp: tp, seq: seq, dir: dir, parents: []string{dir, topic, topicsDirectory}}
+	p := &Partition{e: e, tp: tp, seq: seq, dir: dir, parents: []string{dir, topic, topicsDirectory, root}}
 	c := PartitionConfig{}.withDefaults()
 	name := tp.String()
 	p.config.Store(&c)

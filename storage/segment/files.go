@@ -218,7 +218,11 @@ func (s *Segment) Sync() (synced bool, err error) {
 
 // syncName makes the directory entries on the way to a new file durable.
 func (s *Segment) syncName() error {
-	if !s.newName.Swap(false) {
+	// Whoever comes second waits: an entry of the journal must not refer to a file
+	// whose name is still on its way to the disk.
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	if !s.newName.Load() {
 		return nil
 	}
 	for _, dir := range s.parents {
@@ -226,6 +230,7 @@ func (s *Segment) syncName() error {
 			return &SyncError{File: dir, Err: err}
 		}
 	}
+	s.newName.Store(false)
 	return nil
 }
 

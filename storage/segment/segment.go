@@ -23,6 +23,7 @@ type Segment struct {
 	dirty   atomic.Bool // bytes that no Sync has covered
 	sealed  atomic.Bool // nothing will be appended any more
 	newName atomic.Bool // a file whose directory entry no Sync has covered
+	naming  sync.Mutex  // held while it is synced
 
 	handle struct {
 		sync.Mutex
