@@ -1,0 +1,168 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/perigeemq/perigee/coordinator/group"
+	"github.com/perigeemq/perigee/coordinator/machine"
+)
+
+// Kinds of coordinators a client can look for.
+const (
+	coordinatesGroups       int8 = 0
+	coordinatesTransactions int8 = 1
+)
+
+// findCoordinator serves FindCoordinator 0 to 6: 1 adds transactional ids, 3 is
+// flexible, 4 asks for several keys at once, 6 adds share groups, which we do not
+// have.
+func findCoordinator(s *session, r *request) reply {
+	req := r.body.(*kmsg.FindCoordinatorRequest)
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	kind := req.CoordinatorType
+	if req.Version == 0 {
+		kind = coordinatesGroups
+	}
+	if req.Version < 4 {
+		c := s.coordinatorOf(kind, req.CoordinatorKey)
+		resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = c.ErrorCode, c.ErrorMessage, c.NodeID, c.Host, c.Port
+		return now(resp)
+	}
+	for _, key := range req.CoordinatorKeys {
+		resp.Coordinators = append(resp.Coordinators, s.coordinatorOf(kind, key))
+	}
+	return now(resp)
+}
+
+// coordinatorOf says who coordinates a group or a transactional id: the leader
+// of its partition of the internal topic, which is this broker.
+func (s *session) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+	c := kmsg.NewFindCoordinatorResponseCoordinator()
+	c.Key, c.NodeID, c.Port = key, -1, -1
+	switch {
+	case kind == coordinatesGroups && key == "":
+		c.ErrorCode = kerr.InvalidGroupID.Code
+	case kind == coordinatesTransactions && key == "", kind != coordinatesGroups && kind != coordinatesTransactions:
+		c.ErrorCode = kerr.InvalidRequest.Code
+	}
+	if c.ErrorCode != 0 {
+		c.ErrorMessage = &kerr.TypedErrorForCode(c.ErrorCode).Description
+		return c
+	}
+	c.NodeID = s.config.NodeID
+	c.Host, c.Port = s.advertised()
+	return c
+}
+
+// groupOperations are the operations that exist on a group, as DescribeGroups
+// spells sets of them: a bit for each, numbered as in ACLs (READ 3, DELETE 6,
+// DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11).
+const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
+
+// describeGroups serves DescribeGroups 0 to 6: 3 adds the operations the caller
+// may perform, 4 instance ids, 5 is flexible, 6 says GROUP_ID_NOT_FOUND of a group
+// that does not exist (KIP-1043); before, it is a group in state Dead.
+func describeGroups(s *session, r *request) reply {
+	req := r.body.(*kmsg.DescribeGroupsRequest)
+	described := make([]machine.Future[group.Description], len(req.Groups))
+	for i, id := range req.Groups {
+		described[i] = s.coordinator.DescribeGroup(id)
+	}
+	return func(ctx context.Context) kmsg.Response {
+		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		for i, id := range req.Groups {
+			d, err := described[i].Wait(ctx)
+			g := describedGroup(id, d, err, req.Version)
+			if req.IncludeAuthorizedOperations && g.ErrorCode == 0 {
+				g.AuthorizedOperations = groupOperations
+			}
+			resp.Groups = append(resp.Groups, g)
+		}
+		return resp
+	}
+}
+
+func describedGroup(id string, d group.Description, err error, version int16) kmsg.DescribeGroupsResponseGroup {
+	g := kmsg.NewDescribeGroupsResponseGroup()
+	g.Group = id
+	switch {
+	case errors.Is(err, group.ErrGroupNotFound):
+		g.State = "Dead"
+		if version >= 6 {
+			message := fmt.Sprintf("Group %s not found.", id)
+			g.ErrorCode, g.ErrorMessage = groupCode(err), &message
+		}
+		return g
+	case err != nil:
+		g.ErrorCode = groupCode(err)
+		return g
+	}
+	g.State, g.ProtocolType, g.Protocol = d.State.String(), d.ProtocolType, d.Protocol
+	for _, m := range d.Members {
+		member := kmsg.NewDescribeGroupsResponseGroupMember()
+		member.MemberID, member.InstanceID = m.ID, nullable(m.Instance)
+		member.ClientID, member.ClientHost = m.ClientID, m.ClientHost
+		member.ProtocolMetadata, member.MemberAssignment = m.Metadata, m.Assignment
+		g.Members = append(g.Members, member)
+	}
+	return g
+}
+
+// classicType is the group type of everything this coordinator has.
+const classicType = "classic"
+
+// listGroups serves ListGroups 0 to 5: 3 is flexible, 4 filters by state
+// (KIP-518), 5 by type (KIP-848). Filters do not mind the case; a name nobody
+// knows matches nothing.
+func listGroups(s *session, r *request) reply {
+	req := r.body.(*kmsg.ListGroupsRequest)
+	listed := s.coordinator.ListGroups()
+	return func(ctx context.Context) kmsg.Response {
+		resp := req.ResponseKind().(*kmsg.ListGroupsResponse)
+		all, err := listed(ctx)
+		resp.ErrorCode = groupCode(err)
+		for _, l := range all {
+			if !matches(req.StatesFilter, l.State.String()) || !matches(req.TypesFilter, classicType) {
+				continue
+			}
+			g := kmsg.NewListGroupsResponseGroup()
+			g.Group, g.ProtocolType, g.GroupState, g.GroupType = l.ID, l.ProtocolType, l.State.String(), classicType
+			resp.Groups = append(resp.Groups, g)
+		}
+		return resp
+	}
+}
+
+// matches reports whether a filter lets a name pass; an empty filter lets all.
+func matches(filter []string, name string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+}
+
+// deleteGroups serves DeleteGroups 0 to 3: 2 is flexible, 3 has messages.
+func deleteGroups(s *session, r *request) reply {
+	req := r.body.(*kmsg.DeleteGroupsRequest)
+	deleted := make([]machine.Future[struct{}], len(req.Groups))
+	for i, id := range req.Groups {
+		deleted[i] = s.coordinator.DeleteGroup(id)
+	}
+	return func(ctx context.Context) kmsg.Response {
+		resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
+		for i, id := range req.Groups {
+			g := kmsg.NewDeleteGroupsResponseGroup()
+			g.Group = id
+			if _, err := deleted[i].Wait(ctx); err != nil {
+				message := err.Error()
+				g.ErrorCode, g.ErrorMessage = groupCode(err), &message
+			}
+			resp.Groups = append(resp.Groups, g)
+		}
+		return resp
+	}
+}
