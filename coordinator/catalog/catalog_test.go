@@ -78,10 +78,10 @@ func try[T any](w *world, build func(*machine.Promise[T]) Command) (T, error) {
 
 // newTopic is a topic with the given settings, written key=value.
 func newTopic(name string, partitions int32, settings ...string) NewTopic {
-	t := NewTopic{ID: model.NewTopicID(), Name: name, Partitions: partitions, ReplicationFactor: 1, Settings: map[string]*string{}}
+	t := NewTopic{ID: model.NewTopicID(), Name: name, Partitions: partitions, ReplicationFactor: 1, Settings: map[string]string{}}
 	for _, s := range settings {
 		key, value, _ := strings.Cut(s, "=")
-		t.Settings[key] = &value
+		t.Settings[key] = value
 	}
 	return t
 }
@@ -129,7 +129,8 @@ func TestCreateTopics(t *testing.T) {
 		"slash":                    {topic: newTopic("a/b", 1), kind: ErrInvalidTopicName, text: "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"},
 		"exists":                   {topic: newTopic("old.topic", 1), kind: ErrTopicExists, text: "Topic 'old.topic' already exists."},
 		"collides":                 {topic: newTopic("old_topic", 1), kind: ErrInvalidTopicName, text: "Topic 'old_topic' collides with existing topic: old.topic"},
-		"the broker's own":         {topic: newTopic("__consumer_offsets", 1), kind: ErrInternalTopic, text: "Creation of internal topic __consumer_offsets is prohibited."},
+		"the broker's own":         {topic: newTopic("__consumer_offsets", 1), kind: ErrTopicExists, text: "Topic '__consumer_offsets' already exists."},
+		"Kafka's own":              {topic: newTopic("__cluster_metadata", 1), kind: ErrInternalTopic, text: "Creation of internal topic __cluster_metadata is prohibited."},
 		"a tool's two underscores": {topic: newTopic("__CruiseControlMetrics", 1)},
 		"no partitions":            {topic: newTopic("new", 0), kind: ErrInvalidPartitions, text: "Number of partitions was set to an invalid non-positive value."},
 		"default partitions":       {topic: newTopic("new", -1)},
@@ -139,7 +140,6 @@ func TestCreateTopics(t *testing.T) {
 		"three replicas, strict":   {set: []string{"perigee.strict=true"}, topic: with(func(n *NewTopic) { n.ReplicationFactor = 3 }), kind: ErrInvalidReplicationFactor, text: "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."},
 		"unknown setting":          {topic: newTopic("new", 1, "retention.msec=1"), kind: ErrInvalidConfig, text: "Unknown topic config name: retention.msec"},
 		"bad value":                {topic: newTopic("new", 1, "retention.ms=-5"), kind: ErrInvalidConfig, text: "Invalid value -5 for configuration retention.ms: Value must be at least -1"},
-		"null value":               {topic: with(func(n *NewTopic) { n.Settings["retention.ms"] = nil }), kind: ErrInvalidConfig, text: "Null value not supported for topic configs: retention.ms"},
 		"setting of Kafka 3":       {topic: newTopic("new", 1, "message.format.version=2.8")},
 		"of Kafka 3, strict":       {set: []string{"perigee.strict=true"}, topic: newTopic("new", 1, "message.format.version=2.8"), kind: ErrInvalidConfig, text: "Unknown topic config name: message.format.version"},
 		"assigned to us": {topic: with(func(n *NewTopic) {
@@ -185,7 +185,9 @@ func TestOneBadTopicDoesNotStopTheOthers(t *testing.T) {
 	results := w.create(newTopic("a", 1), newTopic("b", 1, "retention.ms=x"), newTopic("c", 1), newTopic("d", 1), newTopic("d", 1), newTopic("e.1", 1), newTopic("e_1", 1))
 	var names []string
 	for _, topic := range w.snapshot.Load().Topics() {
-		names = append(names, topic.Name)
+		if !topic.Internal {
+			names = append(names, topic.Name)
+		}
 	}
 	if diff := cmp.Diff([]string{"a", "c", "e.1"}, names); diff != "" {
 		t.Error(diff)
@@ -221,9 +223,6 @@ func TestValidateOnlyChangesNothing(t *testing.T) {
 func TestDeleteTopics(t *testing.T) {
 	w := newWorld(t)
 	created := w.create(newTopic("a", 1), newTopic("b", 1), newTopic("c", 1))
-	internal := newTopic(CatalogTopic, 1)
-	internal.Internal = true
-	w.create(internal)
 	remove := func(refs ...TopicRef) []DeletedTopic {
 		return ask(w, func(p *machine.Promise[[]DeletedTopic]) Command { return DeleteTopics{Topics: refs, To: p} })
 	}
@@ -234,8 +233,8 @@ func TestDeleteTopics(t *testing.T) {
 			t.Errorf("%d: %v, want %v", i, results[i].Err, kind)
 		}
 	}
-	if w.snapshot.Load().Len() != 2 {
-		t.Errorf("%d topics are left, want c and the internal one", w.snapshot.Load().Len())
+	if left := w.snapshot.Load().Len() - len(internalTopics); left != 1 {
+		t.Errorf("%d topics are left, want c", left)
 	}
 	again := newTopic("a", 1)
 	if r := w.create(again)[0]; r.Err != nil || r.Topic.ID == created[0].Topic.ID {

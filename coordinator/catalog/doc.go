@@ -9,7 +9,7 @@
 //	value  ┌ i16 version=0 ┬ fields … ┐                 tombstone: it is gone
 //
 //	kind  what             identity                       fields
-//	1     topic            16-byte topic id               name, partitions, internal, created, settings
+//	1     topic            16-byte topic id               name, partitions, created, settings
 //	2     settings         i8 resource, name              settings ("" of a broker: all brokers)
 //	3     features         –                              epoch, levels
 //	4     producer ids     –                              next id to hand out

@@ -38,7 +38,7 @@ type (
 		ID         model.TopicID
 		Name       string
 		Partitions int32
-		Internal   bool
+		Internal   bool // never journaled: internal topics are no facts
 		Created    model.Timestamp
 		Overrides  map[string]string
 	}
@@ -88,7 +88,6 @@ func (f topicFact) encode() (key, value []byte) {
 	v := newValue()
 	v.String(f.Name)
 	v.Int32(f.Partitions)
-	v.Bool(f.Internal)
 	v.Int64(int64(f.Created))
 	writeSettings(v, f.Overrides)
 	return k.Bytes(), v.Bytes()
@@ -233,7 +232,7 @@ var decoders = map[kind]func(key, value *machine.Reader, gone bool) Fact{
 		if gone {
 			return f
 		}
-		f.Name, f.Partitions, f.Internal = value.String(), value.Int32(), value.Bool()
+		f.Name, f.Partitions = value.String(), value.Int32()
 		f.Created, f.Overrides = model.Timestamp(value.Int64()), readSettings(value)
 		if f.Partitions <= 0 || f.Partitions > MaxPartitions {
 			value.Fail("%d partitions", f.Partitions)

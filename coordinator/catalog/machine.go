@@ -22,14 +22,16 @@ type Machine struct {
 	publish  *atomic.Pointer[Snapshot]
 }
 
-// New returns an empty catalog of a broker started with these settings. Every
-// change is published to snapshots, which holds the empty catalog at once.
+// New returns the catalog of a new broker started with these settings: it has
+// the internal topics and nothing else. Every change is published to snapshots,
+// which holds that catalog at once.
 func New(static *config.Static, broker *config.Broker, snapshots *atomic.Pointer[Snapshot]) *Machine {
 	m := &Machine{publish: snapshots, nextID: firstProducerID, snapshot: &Snapshot{
 		values: config.Values{Static: static}, broker: broker,
 		groups: map[string]map[string]string{}, clientMetrics: map[string]map[string]string{},
 		credentials: map[credentialKey]Credential{}, acls: map[ACL]struct{}{}, quotas: map[string]Quota{},
 	}}
+	m.snapshot.builtIn(m.snapshot.values)
 	snapshots.Store(m.snapshot)
 	return m
 }

@@ -75,6 +75,9 @@ func (t *Topic) resolve(v config.Values) {
 		KeyNeeded:            s.Compact,
 		Recompress:           codec(s),
 	}
+	if t.Internal {
+		t.Log.MaxBatchBytes = 0 // what a decision needs must fit
+	}
 	t.before, t.after = millis(s.TimestampBeforeMax), millis(s.TimestampAfterMax)
 }
 

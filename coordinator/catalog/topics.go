@@ -23,24 +23,22 @@ type NewTopic struct {
 	Partitions        int32             // -1: the broker's default
 	ReplicationFactor int16             // -1: the broker's default
 	Assignments       map[int32][]int32 // replicas by partition; nil: none given
-	Settings          map[string]*string
-	Internal          bool // only the broker itself
+	Settings          map[string]string
 }
 
 // CreateTopics makes topics. One bad topic does not stop the others.
 type CreateTopics struct {
 	Topics       []NewTopic
 	ValidateOnly bool
+	Auto         bool  // nobody asked for them in so many words; for the operator's log
 	NodeID       int32 // the one broker a manual assignment may name
 	To           *machine.Promise[[]CreatedTopic]
 }
 
 // CreatedTopic is what became of a [NewTopic].
 type CreatedTopic struct {
-	Topic   *Topic   // nil when Err is set
-	Clamped bool     // more replicas were asked for than there are brokers
-	Dropped []string // settings of Kafka 3 that were accepted and forgotten
-	Err     error
+	Topic *Topic // nil when Err is set
+	Err   error
 }
 
 // Effects are what the façade does beside journaling the facts.
@@ -50,6 +48,13 @@ type (
 	OpenPartitions struct {
 		Topic *Topic
 		From  int32
+	}
+	// TopicCreated is for the operator's log.
+	TopicCreated struct {
+		Topic   *Topic
+		Auto    bool
+		Clamped int16    // so many replicas were asked for; 0: as many as there are
+		Dropped []string // settings of Kafka 3 that were accepted and forgotten
 	}
 	// DropTopic: delete the topic's partitions, when nobody can find it any more.
 	DropTopic struct{ Topic *Topic }
@@ -72,53 +77,58 @@ func (c CreateTopics) decide(m *Machine, now time.Time) machine.Decision[Fact] {
 			results[i].Err = &Error{ErrInvalidRequest, "Duplicate topic name."}
 			continue
 		}
-		f, r := m.newTopic(t, c.NodeID, now)
-		if r.Err == nil {
-			r.Err = m.checkCollision(t.Name, collisions)
+		n, err := m.newTopic(t, c.NodeID, now)
+		if err == nil {
+			err = m.checkCollision(t.Name, collisions)
 		}
-		if r.Err == nil && total+f.Partitions > MaxPartitions {
-			r.Err = &Error{ErrInvalidPartitions, "Excessively large number of partitions per request."}
+		if err == nil && total+n.Partitions > MaxPartitions {
+			err = &Error{ErrInvalidPartitions, "Excessively large number of partitions per request."}
 		}
-		if r.Err != nil {
-			results[i].Err = r.Err
+		if err != nil {
+			results[i].Err = err
 			continue
 		}
-		total += f.Partitions
+		total += n.Partitions
 		collisions[collisionKey(t.Name)] = t.Name
-		r.Topic = f.topic(m.snapshot.values)
-		results[i] = r
+		topic := n.topic(m.snapshot.values)
+		results[i].Topic = topic
 		if !c.ValidateOnly {
-			d.Facts = append(d.Facts, f)
-			d.Effects = append(d.Effects, OpenPartitions{Topic: r.Topic})
+			d.Facts = append(d.Facts, n.topicFact)
+			d.Effects = append(d.Effects, OpenPartitions{Topic: topic},
+				TopicCreated{Topic: topic, Auto: c.Auto, Clamped: n.clamped, Dropped: n.dropped})
 		}
 	}
 	d.Replies = []machine.Reply{machine.Answer(c.To, results)}
 	return d
 }
 
+// checkedTopic is a new topic that may be created, and what is worth a word.
+type checkedTopic struct {
+	topicFact
+	clamped int16
+	dropped []string
+}
+
 // newTopic checks a topic on its own.
-func (m *Machine) newTopic(t NewTopic, node int32, now time.Time) (topicFact, CreatedTopic) {
-	f := topicFact{ID: t.ID, Name: t.Name, Internal: t.Internal, Created: model.Timestamp(now.UnixMilli())}
-	var r CreatedTopic
-	if r.Err = CheckTopicName(t.Name); r.Err != nil {
-		return f, r
+func (m *Machine) newTopic(t NewTopic, node int32, now time.Time) (n checkedTopic, err error) {
+	n.topicFact = topicFact{ID: t.ID, Name: t.Name, Created: model.Timestamp(now.UnixMilli())}
+	if err = CheckTopicName(t.Name); err != nil {
+		return n, err
 	}
 	if _, exists := m.snapshot.Topic(t.Name); exists {
-		r.Err = &Error{ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", t.Name)}
-		return f, r
+		return n, &Error{ErrTopicExists, fmt.Sprintf("Topic '%s' already exists.", t.Name)}
 	}
-	if IsInternal(t.Name) && !t.Internal {
-		r.Err = &Error{ErrInternalTopic, fmt.Sprintf("Creation of internal topic %s is prohibited.", t.Name)}
-		return f, r
+	if IsInternal(t.Name) {
+		return n, &Error{ErrInternalTopic, fmt.Sprintf("Creation of internal topic %s is prohibited.", t.Name)}
 	}
-	if f.Partitions, r.Err = m.countPartitions(t, node); r.Err != nil {
-		return f, r
+	if n.Partitions, err = m.countPartitions(t, node); err != nil {
+		return n, err
 	}
-	if r.Clamped, r.Err = m.checkReplication(t); r.Err != nil {
-		return f, r
+	if n.clamped, err = m.checkReplication(t); err != nil {
+		return n, err
 	}
-	f.Overrides, r.Dropped, r.Err = m.topicSettings(t.Settings)
-	return f, r
+	n.Overrides, n.dropped, err = m.topicSettings(t.Settings)
+	return n, err
 }
 
 // countPartitions settles how many partitions a new topic has.
@@ -171,38 +181,38 @@ func checkReplicas(replicas []int32, node int32) error {
 
 // checkReplication accepts more replicas than there are brokers unless strict:
 // copied set-ups ask for 3, and one broker keeps one copy whatever they ask.
-func (m *Machine) checkReplication(t NewTopic) (clamped bool, err error) {
+func (m *Machine) checkReplication(t NewTopic) (clamped int16, err error) {
 	factor := t.ReplicationFactor
 	if t.Assignments != nil {
-		return false, nil
+		return 0, nil
 	}
 	if factor == -1 {
 		factor = m.snapshot.broker.Topics.ReplicationFactor
 	}
 	switch {
 	case factor <= 0:
-		return false, &Error{ErrInvalidReplicationFactor, "Replication factor was set to an invalid non-positive value."}
+		return 0, &Error{ErrInvalidReplicationFactor, "Replication factor was set to an invalid non-positive value."}
 	case factor > 1 && m.snapshot.broker.Strict:
-		return false, &Error{ErrInvalidReplicationFactor, fmt.Sprintf("Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only 1 broker(s) are registered.", factor, factor)}
+		return 0, &Error{ErrInvalidReplicationFactor, fmt.Sprintf("Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only 1 broker(s) are registered.", factor, factor)}
 	}
-	return factor > 1, nil
+	if factor > 1 {
+		clamped = factor
+	}
+	return clamped, nil
 }
 
 // topicSettings checks the settings of a new topic.
-func (m *Machine) topicSettings(asked map[string]*string) (settings map[string]string, dropped []string, err error) {
-	settings = make(map[string]string, len(asked))
-	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		switch value := asked[name]; {
-		case config.Gone(name) && !m.snapshot.broker.Strict:
-			dropped = append(dropped, name)
-		case value == nil:
-			return nil, nil, &Error{ErrInvalidConfig, "Null value not supported for topic configs: " + name}
-		default:
-			settings[name] = *value
+func (m *Machine) topicSettings(asked map[string]string) (settings map[string]string, dropped []string, err error) {
+	settings = maps.Clone(asked)
+	if !m.snapshot.broker.Strict {
+		for _, name := range slices.Sorted(maps.Keys(asked)) {
+			if config.Gone(name) {
+				dropped = append(dropped, name)
+				delete(settings, name)
+			}
 		}
 	}
-	settings, err = config.CheckTopic(m.snapshot.values, settings)
-	if err != nil {
+	if settings, err = config.CheckTopic(m.snapshot.values, settings); err != nil {
 		return nil, nil, &Error{ErrInvalidConfig, err.Error()}
 	}
 	return settings, dropped, nil
@@ -370,8 +380,12 @@ func (f topicFact) apply(m *Machine) {
 			}
 			return
 		}
-		t := f.topic(s.values)
-		s.ids, s.names = s.ids.with(t.ID, t), s.names.with(t.Name, t)
-		s.collisions = s.collisions.with(collisionKey(t.Name), t.Name)
+		s.add(f.topic(s.values))
 	})
+}
+
+// add puts a topic into a snapshot that nobody else sees yet.
+func (s *Snapshot) add(t *Topic) {
+	s.ids, s.names = s.ids.with(t.ID, t), s.names.with(t.Name, t)
+	s.collisions = s.collisions.with(collisionKey(t.Name), t.Name)
 }
