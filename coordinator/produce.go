@@ -88,7 +88,7 @@ func (t *transactions) openAndProduce(p Produce) (*storage.Pending, error) {
 		return nil, err
 	}
 	defer h.Release()
-	d, err := h.admit(p.TransactionalID, producer, partitions, p)
+	d, err := h.admit(p, producer, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,11 @@ func (t *transactions) openAndProduce(p Produce) (*storage.Pending, error) {
 	return h.appendWith(d, appends)
 }
 
-// admit decides whether partitions may be written inside the id's transaction,
-// enrolling them if that is how its owner does it.
-func (h heldShard) admit(id string, producer model.ProducerIdentity, partitions []txn.Participant, p Produce) (txn.Decision, error) {
+// admit decides whether partitions may be written inside p's transaction, and
+// enrols them if that is how its owner does it.
+func (h heldShard) admit(p Produce, producer model.ProducerIdentity, partitions []txn.Participant) (txn.Decision, error) {
 	if !p.implicit() {
-		d, err := h.consider(txn.Verify{ID: id, Producer: producer, Partitions: partitions})
+		d, err := h.consider(txn.Verify{ID: p.TransactionalID, Producer: producer, Partitions: partitions})
 		switch {
 		case err != nil:
 			return d, err
@@ -115,7 +115,7 @@ func (h heldShard) admit(id string, producer model.ProducerIdentity, partitions 
 		}
 		return d, d.Err
 	}
-	d, err := h.consider(txn.Enrol{ID: id, Producer: producer, Partitions: partitions, Version: p.Version})
+	d, err := h.consider(txn.Enrol{ID: p.TransactionalID, Producer: producer, Partitions: partitions, Version: p.Version})
 	return d, errors.Join(err, d.Err)
 }
 

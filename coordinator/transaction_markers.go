@@ -77,7 +77,7 @@ func (t *transactions) appendEnd(state storage.Append, e ending) (*storage.Pendi
 	var offsets []int32
 	for _, p := range e.partitions {
 		appends = append(appends, storage.Append{Partition: p.Partition, Batch: e.marker(p), Internal: true})
-		if p.ID().Topic == t.o.OffsetsTopic {
+		if p.ID().Topic == offsetsTopicID {
 			offsets = append(offsets, p.ID().Partition)
 		}
 	}
@@ -158,7 +158,7 @@ func (t *transactions) WriteMarker(w MarkerWrite) (*storage.Pending, error) {
 			Internal:  true,
 		})
 	}
-	if id := w.Partition.ID(); id.Topic == t.o.OffsetsTopic {
+	if id := w.Partition.ID(); id.Topic == offsetsTopicID {
 		return t.o.Settle([]int32{id.Partition}, w.Producer.ID, w.Outcome == txn.Commit, sequence)
 	}
 	pending, err := sequence()

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"fmt"
-	"unicode/utf16"
 
 	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/storage"
@@ -27,14 +26,4 @@ func (l *stateLog) item(b machine.Batch) (storage.Append, error) {
 		return storage.Append{}, fmt.Errorf("build transaction state: %w", err)
 	}
 	return storage.Append{Partition: l.partition, Batch: view, Internal: true}, nil
-}
-
-// statePartition places a transactional id as Kafka does: Java's
-// String.hashCode without its sign, modulo the partitions.
-func statePartition(id string) int32 {
-	var h int32
-	for _, unit := range utf16.Encode([]rune(id)) {
-		h = 31*h + int32(unit)
-	}
-	return (h & 0x7fffffff) % transactionShards
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeemq/perigee/coordinator/group"
 	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/coordinator/txn"
 	"github.com/perigeemq/perigee/storage"
@@ -58,8 +59,9 @@ type transactionsOptions struct {
 	// Settle holds the group shards of these partitions of __consumer_offsets
 	// while sequence appends the markers, then lets each of them see its marker.
 	Settle settleOffsets
-	// OffsetsTopic is the id of __consumer_offsets.
-	OffsetsTopic model.TopicID
+	// CommitInTxn stores a group's offsets inside a transaction, with the others
+	// in one entry; see groups.commitInTxn.
+	CommitInTxn func(group.CommitOffsets, ...storage.Append) (machine.Future[[]error], machine.Joint, error)
 
 	Machine txn.Options
 	// How often transactions are looked at for their timeout, and ids for their
@@ -142,7 +144,7 @@ func (t *transactions) recoverShard(s *transactionShard) error {
 
 // shard returns the shard of a transactional id.
 func (t *transactions) shard(id string) *transactionShard {
-	return t.shards[statePartition(id)]
+	return t.shards[shardOf(id, transactionShards)]
 }
 
 // heldShard is a shard under its lock.
