@@ -83,7 +83,7 @@ func (p Produce) appends(mode storage.TxnMode) ([]storage.Append, error) {
 // partition.
 func (t *transactions) openAndProduce(p Produce) (*storage.Pending, error) {
 	producer, partitions := p.transactional()
-	h, err := t.holdShard(t.shard(p.TransactionalID))
+	h, err := t.hold(p.TransactionalID)
 	if err != nil {
 		return nil, err
 	}

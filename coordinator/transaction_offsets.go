@@ -40,7 +40,7 @@ var errNoOffsets = errors.New("no offset was acceptable")
 // transaction commits, and are dropped when it aborts. The answer has an error
 // of package group for each offset. Errors: those of Produce.
 func (t *transactions) CommitTransactionOffsets(c TransactionOffsets) machine.Future[[]error] {
-	h, err := t.holdShard(t.shard(c.TransactionalID))
+	h, err := t.hold(c.TransactionalID)
 	if err != nil {
 		return machine.Ready[[]error](nil, err)
 	}

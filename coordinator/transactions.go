@@ -154,6 +154,9 @@ type heldShard struct {
 	s *transactionShard
 }
 
+// hold locks the shard of a transactional id until Release.
+func (t *transactions) hold(id string) (heldShard, error) { return t.holdShard(t.shard(id)) }
+
 func (t *transactions) holdShard(s *transactionShard) (heldShard, error) {
 	h, err := s.Hold()
 	return heldShard{Held: h, t: t, s: s}, err
@@ -234,7 +237,7 @@ func (t *transactions) InitIdempotent(ctx context.Context) (model.ProducerIdenti
 // once: an enrolment promises nothing by itself, and whatever is later
 // acknowledged inside the transaction stands behind it in the journal.
 func (t *transactions) Enrol(c txn.Enrol) machine.Future[txn.Answer] {
-	h, err := t.holdShard(t.shard(c.ID))
+	h, err := t.hold(c.ID)
 	if err != nil {
 		return machine.Ready(txn.Answer{}, err)
 	}
