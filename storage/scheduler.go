@@ -166,6 +166,8 @@ const (
 	jobReap       = "delete files"
 	jobOutbox     = "report"
 	jobExpire     = "expire producers"
+	jobRetire     = "retention"
+	jobCompact    = "compaction"
 )
 
 // backgroundJobs is everything the workers do.
@@ -175,6 +177,8 @@ func (e *Engine) backgroundJobs() []*job {
 		{name: jobCheckpoint, run: e.checkpoint},
 		{name: jobReap, run: e.reap},
 		{name: jobExpire, interval: e.o.ProducerExpiryCheck, run: e.expireProducers},
+		{name: jobRetire, interval: e.o.RetentionCheckInterval, run: e.retire},
+		{name: jobCompact, interval: e.o.CleanerBackoff, run: newCompactor(e).run},
 	}
 }
 
