@@ -36,7 +36,7 @@ var listenerKeys = []Key{
 		Doc:     "Security protocol by listener name. Other names need an entry."},
 	{Name: "inter.broker.listener.name", Type: String, Null: true, Effect: Stored,
 		Doc: "The listener brokers use among themselves."},
-	{Name: "controller.listener.names", Type: String, Null: true,
+	{Name: "controller.listener.names", Type: List, Null: true,
 		Doc: "Listeners of Kafka's controller; they are left out, since Perigee has no such port."},
 	{Name: "security.inter.broker.protocol", Type: String, Default: "PLAINTEXT", Effect: Stored,
 		Doc: "Security protocol among brokers."},
@@ -94,9 +94,9 @@ var topicDefaultKeys = []Key{
 		Doc: "Default of the topic setting min.insync.replicas."},
 	{Name: "unclean.leader.election.enable", Type: Bool, Default: "false", Update: Anytime, Effect: Stored,
 		Doc: "Default of the topic setting unclean.leader.election.enable."},
-	{Name: "errors.deadletterqueue.topic.name.prefix", Type: String, Default: "dlq.",
+	{Name: "errors.deadletterqueue.topic.name.prefix", Type: String, Default: "dlq.", Update: Anytime,
 		Doc: "What the name of a group's dead-letter topic must start with (KIP-1191). Dead letters of NACKs go to the topic's name plus moonmq.dlq.suffix."},
-	{Name: "errors.deadletterqueue.auto.create.topics.enable", Type: Bool, Default: "false",
+	{Name: "errors.deadletterqueue.auto.create.topics.enable", Type: Bool, Default: "false", Update: Anytime,
 		Doc: "Create a group's dead-letter topic when it is first needed."},
 }
 
@@ -149,7 +149,7 @@ var logKeys = []Key{
 		Doc: "Default of the topic setting local.retention.bytes."},
 	{Name: "log.local.retention.ms", Type: Long, Default: "-2", Unit: Millis, rule: atLeast(-2), Update: Anytime, Effect: Stored,
 		Doc: "Default of the topic setting local.retention.ms."},
-	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", rule: atLeast(1), Effect: Stored,
+	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", rule: atLeast(1), Effect: Stored, Update: Anytime,
 		Doc: "Kafka's number of threads that recover logs. Recovery replays one journal here."},
 }
 
@@ -181,8 +181,8 @@ var groupCoordinatorKeys = []Key{
 		Doc: "How often committed offsets are checked for retention."},
 	{Name: "offset.metadata.max.bytes", Type: Int, Default: "4096", Unit: Bytes, rule: atLeast(0),
 		Doc: "The longest text that may be committed with an offset."},
-	{Name: "offsets.topic.num.partitions", Type: Int, Default: "50", rule: between(1, 1000),
-		Doc: "Partitions of __consumer_offsets. It is fixed when the data directory is first used."},
+	{Name: "offsets.topic.num.partitions", Type: Int, Default: "50", rule: between(50, 50),
+		Doc: "Partitions of __consumer_offsets. The count is part of the on-disk format, since keys are placed by it."},
 	{Name: "group.min.session.timeout.ms", Type: Int, Default: "6000", Unit: Millis, rule: atLeast(0),
 		Doc: "The least session timeout a classic member may ask for."},
 	{Name: "group.max.session.timeout.ms", Type: Int, Default: "1800000", Unit: Millis, rule: atLeast(0),
@@ -205,7 +205,7 @@ var groupCoordinatorKeys = []Key{
 		Doc: "The least consumer.heartbeat.interval.ms of a group."},
 	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", Unit: Millis, rule: atLeast(1),
 		Doc: "The greatest consumer.heartbeat.interval.ms of a group."},
-	{Name: "group.consumer.assignment.interval.ms", Type: Int, Default: "0", Unit: Millis, rule: atLeast(0), Effect: Stored,
+	{Name: "group.consumer.assignment.interval.ms", Type: Int, Default: "1000", Unit: Millis, rule: atLeast(0), Effect: Stored, Update: Anytime,
 		Doc: "The least time between two assignments of a consumer group."},
 	{Name: "group.consumer.max.size", Type: Int, Default: "2147483647", rule: atLeast(1),
 		Doc: "The most members of a consumer group."},
@@ -238,8 +238,8 @@ var transactionKeys = []Key{
 		Doc: "How often open transactions are checked for their timeout."},
 	{Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", Unit: Millis, rule: atLeast(1),
 		Doc: "How often transactional ids are checked for expiration."},
-	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", rule: between(1, 1000),
-		Doc: "Partitions of __transaction_state. It is fixed when the data directory is first used."},
+	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", rule: between(50, 50),
+		Doc: "Partitions of __transaction_state. The count is part of the on-disk format, since keys are placed by it."},
 	{Name: "transaction.partition.verification.enable", Type: Bool, Default: "true", Update: Anytime, Effect: Stored,
 		Doc: "Kafka's check of transactional batches with the coordinator. Here the check is part of the append and always on."},
 	{Name: "transaction.two.phase.commit.enable", Type: Bool, Default: "false", Effect: Refused,
@@ -251,7 +251,7 @@ var transactionKeys = []Key{
 }
 
 var securityKeys = []Key{
-	{Name: "authorizer.class.name", Type: Class, Default: "", Effect: Stored,
+	{Name: "authorizer.class.name", Type: String, Default: "", Effect: Stored,
 		Doc: "Kafka's authorizer class. Perigee has one authorizer, active as soon as users or ACLs exist."},
 	{Name: "super.users", Type: String, Default: "",
 		Doc: "Principals that may do everything: User:a;User:b."},

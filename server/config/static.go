@@ -63,7 +63,8 @@ type Resolved struct {
 // Broker resolves a broker setting.
 func (v Values) Broker(k *Key) Resolved {
 	r := Resolved{Key: k, Value: k.Default, Null: k.Null, Source: SourceDefault}
-	r.Synonyms = v.synonyms(append([]string{k.Name}, k.Fallback...))
+	names := append([]string{k.Name}, k.Fallback...)
+	r.Synonyms = append(v.synonyms(names), defaults(k.Name)...)
 	// A setting that is only a more general spelling of another one lends it its
 	// effect, not its value: log.retention.ms stays null while hours decide.
 	for _, s := range r.Synonyms {
@@ -78,10 +79,11 @@ func (v Values) Broker(k *Key) Resolved {
 // Effective resolves a broker setting with its fallbacks, converted to the
 // key's own unit. ok is false if there is no value anywhere.
 func (v Values) Effective(k *Key) (value string, ok bool) {
-	for _, s := range v.synonyms(append([]string{k.Name}, k.Fallback...)) {
-		return convert(s, k), true
+	names := append([]string{k.Name}, k.Fallback...)
+	if found := append(v.synonyms(names), defaults(names...)...); len(found) > 0 {
+		return convert(found[0], k), true
 	}
-	return k.Default, !k.Null
+	return "", false
 }
 
 // Topic resolves a topic setting; overrides are the topic's own values.
@@ -89,9 +91,14 @@ func (v Values) Topic(k *Key, overrides map[string]string) Resolved {
 	return v.resource(k, overrides, SourceTopic)
 }
 
-// Group resolves a setting of a group.
+// Group resolves a setting of a group. Kafka shows a group's own default as a
+// synonym where no broker setting stands behind it.
 func (v Values) Group(k *Key, overrides map[string]string) Resolved {
-	return v.resource(k, overrides, SourceGroup)
+	r := v.resource(k, overrides, SourceGroup)
+	if k.Fallback == nil {
+		r.Synonyms = append(r.Synonyms, Synonym{Name: k.Name, Value: k.Default, Source: SourceDefault})
+	}
+	return r
 }
 
 // ClientMetrics resolves a setting of a client metrics subscription.
@@ -105,6 +112,10 @@ func (v Values) resource(k *Key, overrides map[string]string, own Source) Resolv
 		r.Synonyms = append(r.Synonyms, Synonym{Name: k.Name, Value: text, Source: own})
 	}
 	r.Synonyms = append(r.Synonyms, v.synonyms(k.Fallback)...)
+	if k.Fallback != nil {
+		// As Kafka: a default of log.retention.hours is not listed for retention.ms.
+		r.Synonyms = append(r.Synonyms, defaults(k.Fallback[0])...)
+	}
 	if len(r.Synonyms) > 0 {
 		first := r.Synonyms[0]
 		r.Value, r.Null, r.Source = convert(first, k), false, first.Source
@@ -112,24 +123,30 @@ func (v Values) resource(k *Key, overrides map[string]string, own Source) Resolv
 	return hide(r)
 }
 
-// synonyms lists where the named broker settings have values, by strength of
-// the source, then in the order of the names.
+// synonyms lists where the named broker settings have been given values, by
+// strength of the source, then in the order of the names.
 func (v Values) synonyms(names []string) []Synonym {
 	var found []Synonym
-	add := func(source Source, lookup func(name string) (string, bool)) {
+	add := func(source Source, values map[string]string) {
 		for _, name := range names {
-			if text, ok := lookup(name); ok {
+			if text, ok := values[name]; ok {
 				found = append(found, Synonym{Name: name, Value: text, Source: source})
 			}
 		}
 	}
-	add(SourceBroker, func(name string) (string, bool) { t, ok := v.ThisBroker[name]; return t, ok })
-	add(SourceClusterDefault, func(name string) (string, bool) { t, ok := v.ClusterDefault[name]; return t, ok })
-	found = append(found, v.staticSynonyms(names)...)
-	add(SourceDefault, func(name string) (string, bool) {
-		k := mustKey(BrokerTable, name)
-		return k.Default, !k.Null
-	})
+	add(SourceBroker, v.ThisBroker)
+	add(SourceClusterDefault, v.ClusterDefault)
+	return append(found, v.staticSynonyms(names)...)
+}
+
+// defaults lists the default values of broker settings that have one.
+func defaults(names ...string) []Synonym {
+	var found []Synonym
+	for _, name := range names {
+		if k := mustKey(BrokerTable, name); !k.Null {
+			found = append(found, Synonym{Name: name, Value: k.Default, Source: SourceDefault})
+		}
+	}
 	return found
 }
 

@@ -35,7 +35,8 @@ func TestEveryRowIsSound(t *testing.T) {
 	}
 }
 
-// Kafka 4.4 has 38 topic settings; tools compare the whole set.
+// Kafka 4.4 describes 37 topic settings; tools compare the whole set. The 38th,
+// internal.segment.bytes, it does not show.
 func TestTopicKeysAreKafkas(t *testing.T) {
 	var kafka int
 	for _, k := range TopicTable.Keys() {
@@ -43,8 +44,8 @@ func TestTopicKeysAreKafkas(t *testing.T) {
 			kafka++
 		}
 	}
-	if kafka != 38 {
-		t.Errorf("%d topic settings, want 38", kafka)
+	if kafka != 37 {
+		t.Errorf("%d topic settings are described, want 37", kafka)
 	}
 }
 
@@ -178,10 +179,10 @@ func TestResolve(t *testing.T) {
 		want      string
 		source    Source
 	}{
-		{Values{}, nil, "604800000 ← log.retention.hours=168", SourceDefault},
-		{Values{Static: loaded.Static}, nil, "3600000 ← log.retention.hours=1 log.retention.ms=5 log.retention.hours=168", SourceStatic},
-		{v, nil, "77 ← log.retention.ms=77 log.retention.hours=1 log.retention.ms=5 log.retention.hours=168", SourceClusterDefault},
-		{Values{}, map[string]string{"retention.ms": "9"}, "9 ← retention.ms=9 log.retention.hours=168", SourceTopic},
+		{Values{}, nil, "604800000 ← ", SourceDefault},
+		{Values{Static: loaded.Static}, nil, "3600000 ← log.retention.hours=1 log.retention.ms=5", SourceStatic},
+		{v, nil, "77 ← log.retention.ms=77 log.retention.hours=1 log.retention.ms=5", SourceClusterDefault},
+		{Values{}, map[string]string{"retention.ms": "9"}, "9 ← retention.ms=9", SourceTopic},
 	} {
 		r := c.values.Topic(k, c.overrides)
 		if got := name(r); got != c.want || r.Source != c.source {
