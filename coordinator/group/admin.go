@@ -8,9 +8,7 @@ import (
 
 func (c DescribeGroup) decide(m *Machine, _ time.Time) decision {
 	reply := machine.Refuse(c.Reply, ErrGroupNotFound)
-	if g := m.groups[c.Group]; c.Group == "" {
-		reply = machine.Refuse(c.Reply, ErrInvalidGroupID)
-	} else if g != nil {
+	if g := m.groups[c.Group]; g != nil {
 		reply = machine.Answer(c.Reply, g.describe())
 	}
 	return decision{Replies: []machine.Reply{reply}}
@@ -31,8 +29,6 @@ func (c DeleteGroup) decide(m *Machine, _ time.Time) decision {
 	}
 	g := m.groups[c.Group]
 	switch {
-	case c.Group == "":
-		return refuse(ErrInvalidGroupID)
 	case g == nil:
 		return refuse(ErrGroupNotFound)
 	case g.state != Empty:

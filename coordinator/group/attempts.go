@@ -109,7 +109,10 @@ func (c Nack) decide(m *Machine, now time.Time) decision {
 }
 
 func (c Nack) check(m *Machine) error {
-	if tooLong(c.Group, c.Partition.Topic) {
+	switch {
+	case c.Group == "":
+		return ErrInvalidGroupID
+	case tooLong(c.Group, c.Partition.Topic):
 		return ErrInvalidCommand
 	}
 	return m.mayCommit(c.Group, c.Caller, false)

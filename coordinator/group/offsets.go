@@ -100,9 +100,11 @@ func (c CommitOffsets) fact(o Commit, now time.Time) Fact {
 }
 
 // mayCommit checks who wants to commit for a group that may not exist: without
-// a generation it is created (a "simple" group, which only stores offsets).
+// a generation it is created (a "simple" group, which only stores offsets). The
+// group "" may store offsets too, which the oldest consumers rely on, but not in
+// transactions.
 func (m *Machine) mayCommit(id string, c Caller, transactional bool) error {
-	if id == "" {
+	if id == "" && transactional {
 		return ErrInvalidGroupID
 	}
 	if g := m.groups[id]; g != nil {
@@ -131,9 +133,6 @@ func (m *Machine) seen(id string, c Caller, now time.Time) []Fact {
 }
 
 func (c FetchOffsets) decide(m *Machine, _ time.Time) decision {
-	if c.Group == "" {
-		return decision{Replies: []machine.Reply{machine.Refuse(c.Reply, ErrInvalidGroupID)}}
-	}
 	o := m.offsets[c.Group]
 	var answers []Committed
 	if c.Partitions == nil {

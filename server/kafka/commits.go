@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/group"
 	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/storage/model"
@@ -33,8 +34,8 @@ func offsetCommit(s *session, r *request) reply {
 		topic.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
 		known, code := s.topic(t.TopicID, t.Topic)
 		for i, p := range t.Partitions {
-			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, code
-			if code == 0 {
+			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, partitionCode(known, code, p.Partition)
+			if topic.Partitions[i].ErrorCode == 0 {
 				asked = append(asked, &topic.Partitions[i].ErrorCode)
 				c.Offsets = append(c.Offsets, group.Commit{
 					Topic: known.Name, TopicID: known.ID, Partition: p.Partition, Offset: model.Offset(p.Offset),
@@ -59,6 +60,14 @@ func offsetCommit(s *session, r *request) reply {
 		}
 		return resp
 	}
+}
+
+// partitionCode is the topic's code, or that the topic has no such partition.
+func partitionCode(t *catalog.Topic, code int16, partition int32) int16 {
+	if code == 0 && !t.Has(partition) {
+		return kerr.UnknownTopicOrPartition.Code
+	}
+	return code
 }
 
 // offsetCommitCode tells a member of a group that is gone what its version knows.
@@ -246,8 +255,8 @@ func offsetDelete(s *session, r *request) reply {
 		topic.Partitions = make([]kmsg.OffsetDeleteResponseTopicPartition, len(t.Partitions))
 		known, code := s.topic(model.TopicID{}, t.Topic)
 		for i, p := range t.Partitions {
-			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, code
-			if code == 0 {
+			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, partitionCode(known, code, p.Partition)
+			if topic.Partitions[i].ErrorCode == 0 {
 				asked = append(asked, &topic.Partitions[i].ErrorCode)
 				c.Partitions = append(c.Partitions, group.PartitionOf{Topic: known.Name, TopicID: known.ID, Partition: p.Partition})
 			}

@@ -42,18 +42,14 @@ func findCoordinator(s *session, r *request) reply {
 }
 
 // coordinatorOf says who coordinates a group or a transactional id: the leader
-// of its partition of the internal topic, which is this broker.
+// of its partition of the internal topic, which is this broker. An empty key has
+// a partition like any other; what it may not be used for is said by the
+// requests that follow.
 func (s *session) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key, c.NodeID, c.Port = key, -1, -1
-	switch {
-	case kind == coordinatesGroups && key == "":
-		c.ErrorCode = kerr.InvalidGroupID.Code
-	case kind == coordinatesTransactions && key == "", kind != coordinatesGroups && kind != coordinatesTransactions:
-		c.ErrorCode = kerr.InvalidRequest.Code
-	}
-	if c.ErrorCode != 0 {
-		c.ErrorMessage = &kerr.TypedErrorForCode(c.ErrorCode).Description
+	if kind != coordinatesGroups && kind != coordinatesTransactions {
+		c.ErrorCode, c.ErrorMessage = kerr.InvalidRequest.Code, &kerr.InvalidRequest.Description
 		return c
 	}
 	c.NodeID = s.config.NodeID
@@ -145,7 +141,8 @@ func matches(filter []string, name string) bool {
 	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
 }
 
-// deleteGroups serves DeleteGroups 0 to 3: 2 is flexible, 3 has messages.
+// deleteGroups serves DeleteGroups 0 to 3: 2 is flexible, 3 has room for
+// a message, which Kafka leaves empty.
 func deleteGroups(s *session, r *request) reply {
 	req := r.body.(*kmsg.DeleteGroupsRequest)
 	deleted := make([]machine.Future[struct{}], len(req.Groups))
@@ -157,10 +154,8 @@ func deleteGroups(s *session, r *request) reply {
 		for i, id := range req.Groups {
 			g := kmsg.NewDeleteGroupsResponseGroup()
 			g.Group = id
-			if _, err := deleted[i].Wait(ctx); err != nil {
-				message := err.Error()
-				g.ErrorCode, g.ErrorMessage = groupCode(err), &message
-			}
+			_, err := deleted[i].Wait(ctx)
+			g.ErrorCode = groupCode(err)
 			resp.Groups = append(resp.Groups, g)
 		}
 		return resp

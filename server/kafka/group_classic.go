@@ -86,10 +86,15 @@ func nullable(s string) *string {
 }
 
 // syncGroup serves SyncGroup 0 to 5: 3 knows static members, 4 is flexible, 5
-// says and returns the protocol. Followers are answered when the leader has
+// has to say the protocol and returns it. Followers are answered when the leader has
 // brought the assignment.
 func syncGroup(s *session, r *request) reply {
 	req := r.body.(*kmsg.SyncGroupRequest)
+	if req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil) {
+		resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
+		resp.ErrorCode = kerr.InconsistentGroupProtocol.Code
+		return now(resp)
+	}
 	assignments := make(map[string][]byte, len(req.GroupAssignment))
 	for _, a := range req.GroupAssignment {
 		assignments[a.MemberID] = bytes.Clone(a.MemberAssignment)
