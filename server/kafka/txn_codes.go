@@ -69,7 +69,8 @@ var txnTranslations = []struct {
 }
 
 // transient are the engine's refusals that a transactional client is to retry
-// at its coordinator. Produce has better words for them, in errors.go.
+// at its coordinator. Requests that go to a partition have better words for
+// them, in errors.go.
 var transient = []error{storage.ErrStorageFull, storage.ErrPoisoned, storage.ErrPartitionOffline, storage.ErrClosed}
 
 // txnCode is the code of an error in the answer to a transactional request, or
@@ -88,7 +89,7 @@ func txnCodeOf(key kmsg.Key, err error) int16 {
 			return row.code.Code
 		}
 	}
-	if key != kmsg.Produce {
+	if key != kmsg.Produce && key != kmsg.WriteTxnMarkers {
 		for _, is := range transient {
 			if errors.Is(err, is) {
 				return kerr.CoordinatorNotAvailable.Code
