@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perigeemq/perigee/storage/journal"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/producer"
 	"github.com/perigeemq/perigee/storage/segment"
@@ -39,7 +40,7 @@ var (
 	ErrStorageFull = errors.New("storage full")
 	// ErrPoisoned: a sync failed. What was appended and not yet acknowledged may
 	// or may not exist after the restart. The process is about to exit.
-	ErrPoisoned = errors.New("journal poisoned by a failed sync")
+	ErrPoisoned = journal.ErrPoisoned
 	// ErrClosed: the engine is closing or closed.
 	ErrClosed = errors.New("engine closed")
 )

@@ -237,11 +237,11 @@ func (s *Segment) syncName() error {
 // SyncError says that a sync failed: nobody knows what is durable, and asking
 // again would be answered by a page cache that has forgotten.
 type SyncError struct {
-	File string
-	Err  error
+	File string // or directory
+	Err  error  // names it too
 }
 
-func (e *SyncError) Error() string { return "sync " + e.File + ": " + e.Err.Error() }
+func (e *SyncError) Error() string { return "segment: " + e.Err.Error() }
 func (e *SyncError) Unwrap() error { return e.Err }
 
 // reference is the log file as the journal syncs it: with its name.

@@ -1,0 +1,190 @@
+package storage
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/model"
+	"github.com/perigeemq/perigee/storage/vfs"
+)
+
+// limited lets a test say how much space is free.
+type limited struct {
+	vfs.FS
+	free atomic.Int64
+}
+
+func (l *limited) Free() (int64, int64, error) { return l.free.Load(), 1 << 40, nil }
+
+func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
+	fs := &limited{FS: vfs.NewMemory()}
+	fs.free.Store(1 << 30)
+	var events []string
+	e := open(t, fs, func(o *Options) {
+		o.ReserveBytes = 1 << 20
+		o.Events.StorageFull = func(int64) { events = append(events, "full") }
+		o.Events.StorageFree = func(int64) { events = append(events, "free") }
+	})
+	p, facts := part(t, e, 1), part(t, e, 2)
+	put(t, e, Append{Partition: p, Batch: transactional(7, 0, 0, "x"), Txn: TxnOpen})
+
+	client := Append{Partition: p, Batch: plain(strings.Repeat("x", 200_000))}
+	fact := Append{Partition: facts, Batch: plain("fact"), Internal: true}
+	end := []Append{{Partition: p, Batch: marker(7, 0, batch.Abort), Internal: true}, fact}
+	fs.free.Store(1<<20 - 1)
+	if _, err := e.Append(client); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("below the reserve: %v", err)
+	}
+	put(t, e, fact)
+	fs.free.Store(1 << 18)
+	if _, err := e.Append(fact); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("a fact below half of the reserve: %v", err)
+	}
+	put(t, e, end...)
+	if b := p.Bounds(); b.Stable != 2 {
+		t.Errorf("bounds after the end of the transaction: %+v", b)
+	}
+	if got := values(t, p); len(got) != 2 {
+		t.Errorf("read %v", got)
+	}
+	pending, _, err := p.DeleteRecords(1)
+	if err != nil || pending.Wait(t.Context()) != nil {
+		t.Errorf("delete records: %v", err)
+	}
+	fs.free.Store(1 << 30)
+	put(t, e, client)
+	if !slices.Equal(events, []string{"full", "free"}) {
+		t.Errorf("events %v", events)
+	}
+}
+
+func TestAWriteWithoutSpaceLeavesThePartitionAsItWas(t *testing.T) {
+	memory := vfs.NewMemory()
+	fault := vfs.NewFault(memory)
+	e := open(t, fault)
+	a, b := part(t, e, 1), part(t, e, 2)
+	both := func() []Append {
+		return []Append{{Partition: a, Batch: plain("some value")}, {Partition: b, Batch: plain("some value")}}
+	}
+	for round := range 3 {
+		put(t, e, both()...)
+		// The first batch is written whole, the second in part.
+		fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", After: 1, Times: 1, Err: syscall.ENOSPC, Short: 10})
+		_, err := e.Append(both()...)
+		if at, ok := errors.AsType[*AppendError](err); !errors.Is(err, ErrStorageFull) || !ok || at.Index != 1 {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		fault.Clear()
+		for _, p := range []*Partition{a, b} {
+			size, err := memory.Stat(p.segments()[0].Path())
+			if err != nil || size.Size != p.segments()[0].Size() || p.Bounds().End != model.Offset(round+1) {
+				t.Errorf("round %d: %d bytes in the file, %d in the log, bounds %+v: %v", round, size.Size, p.segments()[0].Size(), p.Bounds(), err)
+			}
+		}
+	}
+	put(t, e, both()...)
+	e = open(t, memory.Crash(nil))
+	if got := values(t, part(t, e, 2)); len(got) != 4 {
+		t.Errorf("recovered %v", got)
+	}
+}
+
+func TestAFailedFirstWriteLeavesNoPartitionBehind(t *testing.T) {
+	memory := vfs.NewMemory()
+	fault := vfs.NewFault(memory)
+	e := open(t, fault)
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC, Short: 10})
+	p := part(t, e, 1)
+	if _, err := e.Append(Append{Partition: p, Batch: plain("x")}); !errors.Is(err, ErrStorageFull) {
+		t.Fatal(err)
+	}
+	if len(e.Known()) != 0 || p.Stats().Segments != 0 {
+		t.Errorf("known %v, stats %+v", e.Known(), p.Stats())
+	}
+	put(t, e, Append{Partition: p, Batch: plain("y")})
+	if got := values(t, p); !slices.Equal(got, []string{"0:y"}) {
+		t.Errorf("read %v", got)
+	}
+}
+
+func TestAnUnwritableSegmentTakesOnePartitionOffline(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	var offline atomic.Int64
+	e := open(t, fault, func(o *Options) {
+		o.Events.PartitionOffline = func(model.TopicPartition, error) { offline.Add(1) }
+	})
+	a, b := part(t, e, 1), part(t, e, 2)
+	put(t, e, Append{Partition: a, Batch: plain("x")}, Append{Partition: b, Batch: plain("x")})
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.EIO})
+	if _, err := e.Append(Append{Partition: a, Batch: plain("x")}); !errors.Is(err, ErrPartitionOffline) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("append: %v", err)
+	}
+	if _, err := e.Append(Append{Partition: a, Batch: plain("x")}); !errors.Is(err, ErrPartitionOffline) {
+		t.Errorf("append again: %v", err)
+	}
+	put(t, e, Append{Partition: b, Batch: plain("x")})
+	within(t, "the event", func() bool { return offline.Load() == 1 })
+}
+
+func TestAFailedSyncPoisonsTheEngine(t *testing.T) {
+	for name, sync := range map[string]string{"of the journal": "*.journal", "of a referenced segment": "*.log"} {
+		t.Run(name, func(t *testing.T) {
+			memory := vfs.NewMemory()
+			fault := vfs.NewFault(memory)
+			poisoned := make(chan error, 2)
+			e := open(t, fault, func(o *Options) {
+				o.ReferenceThreshold = 500
+				o.Events.Poisoned = func(err error) { poisoned <- err }
+			})
+			p := part(t, e, 1)
+			put(t, e, Append{Partition: p, Batch: plain("kept")})
+			fault.Add(vfs.Rule{Op: vfs.OpSync, Name: sync, Times: 1, Err: errTest, DropDirty: true})
+			pending, err := e.Append(Append{Partition: p, Batch: plain(strings.Repeat("x", 1000))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pending.Wait(t.Context()); !errors.Is(err, ErrPoisoned) || !errors.Is(err, errTest) {
+				t.Errorf("the waiter got %v", err)
+			}
+			if err := <-poisoned; !errors.Is(err, errTest) {
+				t.Errorf("the event says %v", err)
+			}
+			if _, err := e.Append(Append{Partition: p, Batch: plain("x")}); !errors.Is(err, ErrPoisoned) {
+				t.Errorf("the next append got %v", err)
+			}
+			if b := p.Bounds(); b.High != 1 {
+				t.Errorf("visible beyond what is durable: %+v", b)
+			}
+			if err := e.Close(t.Context()); !errors.Is(err, ErrPoisoned) {
+				t.Errorf("close: %v", err)
+			}
+			again := open(t, memory.Crash(nil))
+			if got := values(t, part(t, again, 1)); len(got) == 0 || got[0] != "0:kept" || again.Identity().CleanStart {
+				t.Errorf("recovered %v, %+v", got, again.Identity())
+			}
+		})
+	}
+}
+
+func TestAFailedSyncOfACheckpointPoisonsTheEngine(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	poisoned := make(chan error, 2)
+	e := open(t, fault, func(o *Options) { o.Events.Poisoned = func(err error) { poisoned <- err } })
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("x")})
+	fault.Add(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Times: 1, Err: errTest})
+	if err := e.checkpoint(t.Context(), 0); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("checkpoint: %v", err)
+	}
+	if err := <-poisoned; !errors.Is(err, errTest) {
+		t.Errorf("the event says %v", err)
+	}
+	if _, err := e.Append(Append{Partition: p, Batch: plain("x")}); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("append: %v", err)
+	}
+}
