@@ -34,6 +34,10 @@ type request struct {
 	clientID     string // "" when the client sent none
 	body         kmsg.Request
 	frame        *transport.Frame
+
+	// hangup, set by the handler, closes the connection after what is queued: the
+	// last resort where no answer can be sent.
+	hangup error
 }
 
 // api is a row of THE table.
@@ -47,7 +51,34 @@ type api struct {
 // table has one row for each API we serve, by key. ApiVersions answers, metric
 // labels, the compatibility page and tests are derived from it. A row is added
 // together with its handler.
-var table = []api{}
+var table = []api{
+	{0, 0, 13, "Produce", produce},
+	{1, 4, 18, "Fetch", fetch},
+	{2, 0, 11, "ListOffsets", listOffsets},
+	{8, 0, 10, "OffsetCommit", offsetCommit},
+	{9, 0, 10, "OffsetFetch", offsetFetch},
+	{10, 0, 6, "FindCoordinator", findCoordinator},
+	{11, 0, 9, "JoinGroup", joinGroup},
+	{12, 0, 4, "Heartbeat", heartbeat},
+	{13, 0, 5, "LeaveGroup", leaveGroup},
+	{14, 0, 5, "SyncGroup", syncGroup},
+	{15, 0, 6, "DescribeGroups", describeGroups},
+	{16, 0, 5, "ListGroups", listGroups},
+	{18, 0, 5, "ApiVersions", apiVersions},
+	{21, 0, 2, "DeleteRecords", deleteRecords},
+	{22, 0, 5, "InitProducerId", initProducerID},
+	{23, 0, 4, "OffsetForLeaderEpoch", offsetForLeaderEpoch},
+	{24, 0, 5, "AddPartitionsToTxn", addPartitionsToTxn},
+	{25, 0, 4, "AddOffsetsToTxn", addOffsetsToTxn},
+	{26, 0, 5, "EndTxn", endTxn},
+	{27, 1, 2, "WriteTxnMarkers", writeTxnMarkers},
+	{28, 0, 6, "TxnOffsetCommit", txnOffsetCommit},
+	{42, 0, 3, "DeleteGroups", deleteGroups},
+	{47, 0, 0, "OffsetDelete", offsetDelete},
+	{61, 0, 0, "DescribeProducers", describeProducers},
+	{65, 0, 0, "DescribeTransactions", describeTransactions},
+	{66, 0, 2, "ListTransactions", listTransactions},
+}
 
 // apiFor returns the row of a key, or nil.
 func apiFor(key int16) *api {
@@ -68,4 +99,12 @@ func init() {
 		}
 		byKey[a.key] = a
 	}
+}
+
+// APIName returns the name of an API we serve, "" for others.
+func APIName(key int16) string {
+	if a := apiFor(key); a != nil {
+		return a.name
+	}
+	return ""
 }

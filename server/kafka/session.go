@@ -8,6 +8,9 @@ import (
 	"github.com/perigeemq/perigee/server/transport"
 )
 
+// anonymous is the principal of a connection that did not authenticate.
+const anonymous = "User:ANONYMOUS"
+
 // session is the state of one connection. The read goroutine owns it; what a
 // reply needs of it is either immutable or said to be shared at the field.
 type session struct {

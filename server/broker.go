@@ -1,0 +1,312 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/perigeemq/perigee/coordinator"
+	"github.com/perigeemq/perigee/server/admin"
+	"github.com/perigeemq/perigee/server/config"
+	"github.com/perigeemq/perigee/server/kafka"
+	"github.com/perigeemq/perigee/server/metrics"
+	"github.com/perigeemq/perigee/server/quota"
+	"github.com/perigeemq/perigee/server/transport"
+	"github.com/perigeemq/perigee/storage"
+	"github.com/perigeemq/perigee/storage/vfs"
+)
+
+// Options configure a Broker.
+type Options struct {
+	// Config is what config.Load returned.
+	Config *config.Loaded
+	// Log gets the broker's log lines. The zero Logger drops them.
+	Log zerolog.Logger
+	// FS is where data lives. nil: the disk, at Config's data directory.
+	FS vfs.FS
+	// Kafka, when set, is listened on instead of Config's Kafka listeners: for
+	// brokers inside another program, which dial it.
+	Kafka *transport.MemoryListener
+	// Build is shown by metrics and at start.
+	Build metrics.Build
+}
+
+// Broker is one broker. Start and Close may each be called once, in this order;
+// Close also after a failed Start.
+type Broker struct {
+	options Options
+	config  *config.Broker
+	log     zerolog.Logger
+
+	failed  chan error // capacity 1
+	ready   atomic.Pointer[error]
+	started time.Time
+	closing sync.Once
+	closed  error
+
+	engine      *storage.Engine
+	coordinator *coordinator.Coordinator
+	memory      *quota.Memory
+	kafka       *kafka.FrontEnd
+	sockets     *transport.Server
+	listeners   []*transport.Listener
+	admin       *admin.Server
+	disk        *vfs.Disk // nil when Options.FS is set
+
+	requests    metrics.Kafka
+	syncLatency metrics.Histogram
+	counts      counts
+}
+
+// New returns a broker that does nothing yet.
+func New(o Options) *Broker {
+	b := &Broker{options: o, config: o.Config.Broker, log: o.Log, failed: make(chan error, 1)}
+	b.notReady(errors.New("starting"))
+	return b
+}
+
+func (b *Broker) notReady(why error) { b.ready.Store(&why) }
+
+// Ready returns nil while clients are served, else why they are not.
+func (b *Broker) Ready() error {
+	if why := b.ready.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// Failed delivers the error that makes it impossible to go on, at most once.
+// The owner closes the broker and exits with a failure.
+func (b *Broker) Failed() <-chan error { return b.failed }
+
+func (b *Broker) fail(err error) {
+	b.notReady(err)
+	select {
+	case b.failed <- err:
+	default: // the first one counts
+	}
+}
+
+// Start brings the broker up; when it returns nil, clients are served. ctx ends
+// a long recovery early. After an error, call Close.
+func (b *Broker) Start(ctx context.Context) error {
+	began := time.Now()
+	b.sayHello()
+	if err := b.bind(); err != nil {
+		return err
+	}
+	if b.admin != nil {
+		b.admin.Serve()
+	}
+	b.notReady(errors.New("recovering the data directory"))
+	if err := b.openEngine(ctx); err != nil {
+		return err
+	}
+	if err := b.openCoordinator(ctx); err != nil {
+		return err
+	}
+	b.openFrontEnds()
+	b.sockets.Serve()
+	b.started = time.Now()
+	b.ready.Store(nil)
+	b.sayReady(time.Since(began))
+	return nil
+}
+
+// bind takes every port.
+func (b *Broker) bind() error {
+	b.memory = quota.NewMemory(inFlightBytes(b.config.Network))
+	b.sockets = transport.NewServer(b.transportOptions())
+	if b.options.Kafka != nil {
+		address := b.options.Kafka.Addr().String()
+		l := &transport.Listener{Name: "MEMORY", Bind: address}
+		b.listeners = append(b.listeners, l)
+		if err := b.sockets.ListenOn(l, b.options.Kafka); err != nil {
+			return err
+		}
+	} else if err := b.bindKafka(); err != nil {
+		return err
+	}
+	return b.bindAdmin()
+}
+
+func (b *Broker) bindKafka() error {
+	for _, c := range b.config.Kafka {
+		l := &transport.Listener{Name: c.Name, Bind: c.Address(), Advertised: c.Advertised()}
+		if err := b.sockets.Listen(l); err != nil {
+			return err
+		}
+		b.listeners = append(b.listeners, l)
+	}
+	return nil
+}
+
+func (b *Broker) bindAdmin() error {
+	if b.config.HTTP == nil {
+		return nil
+	}
+	collector := &metrics.Collector{
+		Snapshot:      b.snapshot,
+		Kafka:         &b.requests,
+		API:           kafka.APIName,
+		SyncLatency:   &b.syncLatency,
+		MaxPartitions: maxPartitionSeries,
+	}
+	var err error
+	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Ready: b.Ready, Collectors: []prometheus.Collector{collector}})
+	return err
+}
+
+// maxPartitionSeries bounds the partitions that have series of their own at
+// /metrics: four each, so that a scrape stays below a few megabytes.
+const maxPartitionSeries = 5000
+
+// inFlightBytes is the memory for requests on all connections. By default it
+// holds five of the largest, which is what one idempotent producer may have in
+// flight.
+func inFlightBytes(n config.Network) int64 {
+	if n.InFlightBytes > 0 {
+		return max(n.InFlightBytes, int64(n.RequestMaxBytes))
+	}
+	return 5 * int64(n.RequestMaxBytes)
+}
+
+func (b *Broker) transportOptions() transport.Options {
+	n := b.config.Network
+	o := transport.Options{
+		MaxConnections:      n.MaxConnections,
+		MaxConnectionsPerIP: n.MaxConnectionsPerIP,
+		MaxFrameBytes:       int32(min(n.RequestMaxBytes, 1<<31-1)),
+		Memory:              b.memory,
+		IdleTimeout:         n.MaxIdle,
+		Events:              b.socketEvents(),
+	}
+	if b.config.HTTP != nil {
+		o.HTTPHint = fmt.Sprintf("Metrics and health are at http://%s/.", b.config.HTTP.Address())
+	}
+	return o
+}
+
+// openEngine recovers the data directory.
+func (b *Broker) openEngine(ctx context.Context) error {
+	fs := b.options.FS
+	if fs == nil {
+		disk, err := vfs.OpenDisk(b.config.DataDir)
+		if err != nil {
+			return fmt.Errorf("open data directory: %w", err)
+		}
+		b.disk, fs = disk, disk
+	}
+	s := b.config.Storage
+	o := storage.Options{
+		FS:                     fs,
+		SyncDelay:              s.SyncDelay,
+		JournalFileBytes:       s.JournalFileBytes,
+		JournalBytes:           s.JournalBytes,
+		ReferenceThreshold:     s.ReferenceThreshold,
+		ReserveBytes:           s.ReserveBytes,
+		Workers:                s.Workers,
+		RetentionCheckInterval: s.RetentionInterval,
+		CleanerBackoff:         s.CleanerBackoff,
+		CleanerMemoryBytes:     s.CleanerMemoryBytes,
+		ProducerExpiry:         s.ProducerExpiry,
+		ProducerExpiryCheck:    s.ProducerExpiryCheck,
+		Repair:                 s.Repair,
+		Events:                 b.storageEvents(),
+	}
+	if !s.Fsync {
+		o.Durability = storage.OS
+	}
+	if s.ReserveBytes == 0 {
+		o.ReserveBytes = -1 // to the engine 0 is its default
+	}
+	engine, err := storage.Open(ctx, o)
+	if err != nil {
+		return fmt.Errorf("open storage: %w", err)
+	}
+	b.engine = engine
+	return nil
+}
+
+func (b *Broker) openCoordinator(ctx context.Context) error {
+	c, err := coordinator.Open(ctx, b.engine, coordinator.Options{
+		Static: b.options.Config.Static,
+		Broker: b.config,
+		Events: b.coordinatorEvents(),
+	})
+	if err != nil {
+		return fmt.Errorf("open coordinator: %w", err)
+	}
+	b.coordinator = c
+	return nil
+}
+
+func (b *Broker) openFrontEnds() {
+	b.kafka = kafka.New(kafka.Options{Coordinator: b.coordinator, Config: b.config, Log: b.log, Metrics: &b.requests})
+	for _, l := range b.listeners {
+		l.Protocol = b.kafka
+	}
+}
+
+// KafkaAddr returns the bound address of a Kafka listener by its name, or nil.
+func (b *Broker) KafkaAddr(name string) net.Addr {
+	for _, l := range b.listeners {
+		if l.Name == name {
+			return l.Addr()
+		}
+	}
+	return nil
+}
+
+// HTTPAddr returns the bound address of the HTTP listener, or nil.
+func (b *Broker) HTTPAddr() net.Addr {
+	if b.admin == nil {
+		return nil
+	}
+	return b.admin.Addr()
+}
+
+// drainTime bounds how long answers that were promised may take at a stop.
+// Appends need milliseconds; what takes longer waits for other clients, and
+// those are being stopped too.
+const drainTime = 3 * time.Second
+
+// Close stops the broker: it drains, syncs, and leaves the clean-shutdown mark.
+// When ctx ends first, what is left is cut; everything acknowledged is safe
+// either way. Calling it again returns the first result.
+func (b *Broker) Close(ctx context.Context) error {
+	b.closing.Do(func() { b.closed = b.close(ctx) })
+	return b.closed
+}
+
+func (b *Broker) close(ctx context.Context) error {
+	b.notReady(errors.New("shutting down"))
+	var problems []error
+	if b.sockets != nil {
+		drain, cancel := context.WithTimeout(ctx, drainTime)
+		if err := b.sockets.Shutdown(drain); err != nil {
+			b.log.Warn().Msg("connections were cut that still waited for an answer")
+		}
+		cancel()
+	}
+	if b.coordinator != nil {
+		b.coordinator.Close()
+	}
+	if b.engine != nil {
+		problems = append(problems, b.engine.Close(ctx))
+	}
+	if b.admin != nil {
+		b.admin.Close(ctx)
+	}
+	if b.disk != nil {
+		problems = append(problems, b.disk.Close())
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,367 @@
+package kafka
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/perigeemq/perigee/coordinator"
+	"github.com/perigeemq/perigee/coordinator/catalog"
+	"github.com/perigeemq/perigee/coordinator/txn"
+	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/model"
+)
+
+// append writes a batch of values to a partition and waits for it.
+func (b *testBroker) append(topic *catalog.Topic, partition int32, values ...string) {
+	b.t.Helper()
+	p, err := b.coordinator.Partition(topic, partition)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	view, _, err := batch.Parse(plain(b.t, values...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	pending, err := b.coordinator.Produce(coordinator.Produce{Owner: txn.Client, Batches: []coordinator.ProduceBatch{{Partition: p, Batch: view}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := pending.Wait(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// fetchRequest reads partitions of a topic from the given offsets.
+func fetchRequest(topic *catalog.Topic, offsets map[int32]int64) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis, req.MinBytes = 0, 1
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = topic.Name, topic.ID
+	for partition := range topic.Partitions {
+		if from, ok := offsets[partition]; ok {
+			p := kmsg.NewFetchRequestTopicPartition()
+			p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, 1<<20
+			rt.Partitions = append(rt.Partitions, p)
+		}
+	}
+	req.Topics = append(req.Topics, rt)
+	return req
+}
+
+// fetched are the partitions of an answer.
+func fetched(resp *kmsg.FetchResponse) (parts []kmsg.FetchResponseTopicPartition) {
+	for _, t := range resp.Topics {
+		parts = append(parts, t.Partitions...)
+	}
+	return parts
+}
+
+// values decodes the records of a partition.
+func values(t testing.TB, p kmsg.FetchResponseTopicPartition) (vs []string) {
+	t.Helper()
+	for rest := p.RecordBatches; len(rest) > 0; {
+		var v batch.View
+		var err error
+		if v, rest, err = batch.Parse(rest); err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range v.Records(batch.MaxDecompressedBytes) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			vs = append(vs, string(r.Value))
+		}
+	}
+	return vs
+}
+
+func TestFetchReturnsWhatWasProducedInEveryVersion(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 2)
+	b.append(topic, 0, "a", "b")
+	b.append(topic, 0, strings.Repeat("large", 10_000)) // above what is copied instead of sent
+	c := b.dial()
+	for version := int16(4); version <= 18; version++ {
+		parts := fetched(ask[*kmsg.FetchResponse](c, version, fetchRequest(topic, map[int32]int64{0: 0, 1: 0})))
+		if len(parts) != 2 {
+			t.Fatalf("v%d: %d partitions", version, len(parts))
+		}
+		full, empty := parts[0], parts[1]
+		if got := values(t, full); len(got) != 3 || got[0] != "a" || len(got[2]) != 50_000 {
+			t.Errorf("v%d: %d values", version, len(got))
+		}
+		if full.HighWatermark != 3 || full.LastStableOffset != 3 || full.AbortedTransactions != nil {
+			t.Errorf("v%d: high %d stable %d aborted %v", version, full.HighWatermark, full.LastStableOffset, full.AbortedTransactions)
+		}
+		if empty.ErrorCode != 0 || empty.HighWatermark != 0 || len(empty.RecordBatches) != 0 {
+			t.Errorf("v%d: empty partition %+v", version, empty)
+		}
+	}
+}
+
+func TestFetchErrors(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	b.append(topic, 0, "a")
+	epoch := int32(b.coordinator.LeaderEpoch())
+	for _, c := range []struct {
+		name    string
+		version int16
+		topic   *catalog.Topic
+		edit    func(*kmsg.FetchRequestTopicPartition)
+		want    *kerr.Error
+	}{
+		{"unknown topic", 12, &catalog.Topic{Name: "nowhere", Partitions: 1}, nil, kerr.UnknownTopicOrPartition},
+		{"unknown topic id", 13, &catalog.Topic{ID: model.NewTopicID(), Partitions: 1}, nil, kerr.UnknownTopicID},
+		{"unknown partition", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.Partition = 9 }, kerr.UnknownTopicOrPartition},
+		{"beyond the end", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.FetchOffset = 5 }, kerr.OffsetOutOfRange},
+		{"below zero", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.FetchOffset = -3 }, kerr.OffsetOutOfRange},
+		{"older epoch", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.CurrentLeaderEpoch = epoch - 1 }, kerr.FencedLeaderEpoch},
+		{"newer epoch", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.CurrentLeaderEpoch = epoch + 1 }, kerr.UnknownLeaderEpoch},
+		{"this epoch", 13, topic, func(p *kmsg.FetchRequestTopicPartition) { p.CurrentLeaderEpoch = epoch }, nil},
+	} {
+		req := fetchRequest(c.topic, map[int32]int64{0: 0})
+		req.MaxWaitMillis = 60_000 // an error does not wait
+		if c.edit != nil {
+			c.edit(&req.Topics[0].Partitions[0])
+		}
+		got := fetched(ask[*kmsg.FetchResponse](b.dial(), c.version, req))[0].ErrorCode
+		if want := c.want; want == nil && got != 0 || want != nil && got != want.Code {
+			t.Errorf("%s: error %d, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestADivergedClientIsToldWhere(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	b.append(topic, 0, "a", "b")
+	first := b.coordinator.LeaderEpoch()
+	b.restart()
+	topic, _ = b.coordinator.Catalog().Topic("orders")
+	b.append(topic, 0, "c")
+	req := fetchRequest(topic, map[int32]int64{0: 5})
+	req.Topics[0].Partitions[0].LastFetchedEpoch = int32(first)
+	got := fetched(ask[*kmsg.FetchResponse](b.dial(), 12, req))[0]
+	if got.DivergingEpoch.Epoch != int32(first) || got.DivergingEpoch.EndOffset != 2 || got.ErrorCode != 0 {
+		t.Errorf("diverging %+v, error %d; want epoch %d ending at 2", got.DivergingEpoch, got.ErrorCode, first)
+	}
+}
+
+func TestFetchLimits(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 3)
+	for partition := range int32(3) {
+		for range 4 {
+			b.append(topic, partition, strings.Repeat("x", 1000))
+		}
+	}
+	everything := map[int32]int64{0: 0, 1: 0, 2: 0}
+	count := func(edit func(*kmsg.FetchRequest)) (n [3]int) {
+		req := fetchRequest(topic, everything)
+		edit(req)
+		for i, p := range fetched(ask[*kmsg.FetchResponse](b.dial(), 13, req)) {
+			n[i] = len(values(t, p))
+		}
+		return n
+	}
+	if got := count(func(r *kmsg.FetchRequest) { r.MaxBytes = 1 }); got != [3]int{1, 0, 0} {
+		t.Errorf("max bytes 1: %v, want one whole batch", got)
+	}
+	if got := count(func(r *kmsg.FetchRequest) {
+		for i := range r.Topics[0].Partitions {
+			r.Topics[0].Partitions[i].PartitionMaxBytes = 1
+		}
+	}); got != [3]int{1, 0, 0} {
+		t.Errorf("partition max bytes 1: %v, want one whole batch of the first", got)
+	}
+	if got := count(func(r *kmsg.FetchRequest) {
+		for i := range r.Topics[0].Partitions {
+			r.Topics[0].Partitions[i].PartitionMaxBytes = 2500
+		}
+	}); got != [3]int{2, 2, 2} {
+		t.Errorf("partition max bytes 2500: %v, want two batches of each", got)
+	}
+	if got := count(func(r *kmsg.FetchRequest) { r.MaxBytes = 5000 }); got != [3]int{4, 0, 0} {
+		t.Errorf("max bytes 5000: %v, want the first partition", got)
+	}
+}
+
+func TestALongPollIsWokenByDataAndEndsByTime(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	c := b.dial()
+	req := fetchRequest(topic, map[int32]int64{0: 0})
+	req.MaxWaitMillis = 60_000
+	req.SetVersion(13)
+	id := c.send(13, req)
+	b.append(topic, 0, "at last")
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	c.read(id, resp)
+	if got := values(t, fetched(resp)[0]); len(got) != 1 || got[0] != "at last" {
+		t.Errorf("values %q", got)
+	}
+
+	req = fetchRequest(topic, map[int32]int64{0: 1})
+	req.MaxWaitMillis = 50
+	began := time.Now()
+	if got := fetched(ask[*kmsg.FetchResponse](c, 13, req))[0]; got.ErrorCode != 0 || len(got.RecordBatches) != 0 {
+		t.Errorf("at the end of the log: %+v", got)
+	}
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("answered after %v although nothing came", took)
+	}
+}
+
+func TestMinBytesWaitsForMore(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	b.append(topic, 0, "little")
+	c := b.dial()
+	req := fetchRequest(topic, map[int32]int64{0: 0})
+	req.MaxWaitMillis, req.MinBytes = 60_000, 1000
+	req.SetVersion(13)
+	id := c.send(13, req)
+	b.append(topic, 0, strings.Repeat("x", 1000))
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	c.read(id, resp)
+	if got := values(t, fetched(resp)[0]); len(got) != 2 {
+		t.Errorf("%d values, want both", len(got))
+	}
+}
+
+// inSession sends an incremental request and returns the partitions answered.
+func inSession(c *wireClient, id, epoch int32, change func(*kmsg.FetchRequest)) *kmsg.FetchResponse {
+	c.t.Helper()
+	req := kmsg.NewPtrFetchRequest()
+	req.SessionID, req.SessionEpoch = id, epoch
+	if change != nil {
+		change(req)
+	}
+	return ask[*kmsg.FetchResponse](c, 13, req)
+}
+
+func TestFetchSession(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 3)
+	b.append(topic, 0, "zero")
+	c := b.dial()
+	open := fetchRequest(topic, map[int32]int64{0: 0, 1: 0, 2: 0})
+	open.SessionEpoch = 0
+	first := ask[*kmsg.FetchResponse](c, 13, open)
+	if first.SessionID == 0 || len(fetched(first)) != 3 {
+		t.Fatalf("session %d with %d partitions", first.SessionID, len(fetched(first)))
+	}
+	id := first.SessionID
+
+	caughtUp := func(r *kmsg.FetchRequest) {
+		r.Topics = fetchRequest(topic, map[int32]int64{0: 1}).Topics
+	}
+	if got := fetched(inSession(c, id, 1, caughtUp)); len(got) != 0 {
+		t.Errorf("nothing is new, yet %d partitions are sent: %+v", len(got), got)
+	}
+	b.append(topic, 2, "two")
+	got := fetched(inSession(c, id, 2, nil))
+	if len(got) != 1 || got[0].Partition != 2 || values(t, got[0])[0] != "two" {
+		t.Errorf("only partition 2 is new, got %+v", got)
+	}
+	forget := func(r *kmsg.FetchRequest) {
+		f := kmsg.NewFetchRequestForgottenTopic()
+		f.TopicID, f.Partitions = topic.ID, []int32{2}
+		r.ForgottenTopics = append(r.ForgottenTopics, f)
+	}
+	if got := fetched(inSession(c, id, 3, forget)); len(got) != 0 {
+		t.Errorf("the forgotten partition is sent: %+v", got)
+	}
+	if got := inSession(c, id, 3, nil).ErrorCode; got != kerr.InvalidFetchSessionEpoch.Code {
+		t.Errorf("an old epoch: error %d", got)
+	}
+	if got := inSession(c, id+1, 1, nil).ErrorCode; got != kerr.FetchSessionIDNotFound.Code {
+		t.Errorf("an unknown session: error %d", got)
+	}
+	if got := inSession(b.dial(), id, 4, nil).ErrorCode; got != 0 {
+		t.Errorf("the session on another connection: error %d", got)
+	}
+	inSession(c, id, epochFinal, nil)
+	if n := b.fetches.count(); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+}
+
+// A partition without records is sent again when only its last stable offset
+// moved, or only its start.
+func TestASessionTellsWhenOnlyBoundsMove(t *testing.T) {
+	p := fetchPart{told: true, toldBounds: model.Bounds{Start: 1, Stable: 5, High: 9}}
+	for _, c := range []struct {
+		bounds model.Bounds
+		want   bool
+	}{
+		{model.Bounds{Start: 1, Stable: 5, High: 9, End: 20}, false},
+		{model.Bounds{Start: 1, Stable: 6, High: 9}, true},
+		{model.Bounds{Start: 2, Stable: 5, High: 9}, true},
+		{model.Bounds{Start: 1, Stable: 5, High: 10}, true},
+	} {
+		if got := p.news(c.bounds); got != c.want {
+			t.Errorf("%+v: news %v, want %v", c.bounds, got, c.want)
+		}
+	}
+}
+
+func TestPartitionsTakeTurnsInASession(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 3)
+	for partition := range int32(3) {
+		for range 3 {
+			b.append(topic, partition, strings.Repeat("x", 1000))
+		}
+	}
+	c := b.dial()
+	req := fetchRequest(topic, map[int32]int64{0: 0, 1: 0, 2: 0})
+	req.SessionEpoch, req.MaxBytes = 0, 1
+	resp := ask[*kmsg.FetchResponse](c, 13, req)
+	var served []int32
+	for epoch := int32(1); epoch <= 3; epoch++ {
+		for _, p := range fetched(resp) {
+			if len(p.RecordBatches) > 0 {
+				served = append(served, p.Partition)
+			}
+		}
+		resp = inSession(c, resp.SessionID, epoch, func(r *kmsg.FetchRequest) { r.MaxBytes = 1 })
+	}
+	if len(served) != 3 || served[0] == served[1] || served[1] == served[2] || served[0] == served[2] {
+		t.Errorf("served %v, want each partition once", served)
+	}
+}
+
+func TestSessionCache(t *testing.T) {
+	now := time.Now()
+	cache := newFetchSessions(2)
+	first, second := cache.open(now, true), cache.open(now.Add(time.Minute), true)
+	if first == nil || second == nil || cache.open(now.Add(time.Minute), true) != nil {
+		t.Fatal("a full cache of sessions in use gave a session away")
+	}
+	third := cache.open(now.Add(sessionIdle), true)
+	if third == nil || cache.byID[first.id] != nil || cache.byID[second.id] == nil {
+		t.Error("the session idle for long was not the one dropped")
+	}
+	if newFetchSessions(0).open(now, true) != nil {
+		t.Error("a cache of no slots has a session")
+	}
+}
+
+func TestReadCommittedGetsAListOfAbortedTransactionsThatIsNotNull(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	b.append(topic, 0, "plain")
+	req := fetchRequest(topic, map[int32]int64{0: 0})
+	req.IsolationLevel = 1
+	got := fetched(ask[*kmsg.FetchResponse](b.dial(), 13, req))[0]
+	if got.AbortedTransactions == nil || len(got.AbortedTransactions) != 0 || !bytes.Contains(got.RecordBatches, []byte("plain")) {
+		t.Errorf("aborted %v", got.AbortedTransactions)
+	}
+}

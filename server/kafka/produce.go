@@ -1,0 +1,346 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/perigeemq/perigee/coordinator"
+	"github.com/perigeemq/perigee/coordinator/catalog"
+	"github.com/perigeemq/perigee/coordinator/txn"
+	"github.com/perigeemq/perigee/storage"
+	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/model"
+)
+
+const (
+	acksNone int16 = 0
+	acksOne  int16 = 1
+	acksAll  int16 = -1
+
+	// produceFloor is the first version that is served. Older ones carry message
+	// formats 0 and 1; they are advertised all the same, because clients built on
+	// librdkafka take the lowest version for a sign of an old broker (KAFKA-18659).
+	produceFloor int16 = 3
+
+	zstdFloor int16 = 7 // the first version whose clients may send zstd
+
+	// implicitEnrolment is the first version whose transactional batches enrol
+	// their partitions themselves (transactions v2, KIP-890).
+	implicitEnrolment int16 = 12
+)
+
+// produce serves Produce 0 to 13, of which 0 to 2 are refused: 3 brings record
+// batches and transactions, 5 answers with the log start, 7 allows zstd, 8 names
+// bad records and a message, 9 is flexible, 10 has node endpoints, 11 and 12
+// belong to transactions (new codes, implicit enrolment), 13 uses topic ids.
+//
+// The batches are appended here, on the read goroutine, which fixes their order;
+// the reply waits until they are durable. Acks 1 and all mean the same; acks 0
+// is waited for too, since the engine uses the frame's bytes until then, but not
+// answered. A refused batch then closes the connection, which is the only way
+// left to tell the client.
+func produce(s *session, r *request) reply {
+	req := r.body.(*kmsg.ProduceRequest)
+	p := production{session: s, request: r, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse)}
+	p.fill()
+	if code := p.refuse(); code != 0 {
+		p.refuseAll(code)
+	} else {
+		p.acceptAll()
+		p.append()
+	}
+	if req.Acks == acksNone {
+		if p.refused != nil {
+			r.hangup = fmt.Errorf("produce with acks=0: %w", p.refused)
+		}
+		return p.waitSilently
+	}
+	r.frame.ReadyWhen(p.ready)
+	return p.answer
+}
+
+// production is one produce request on its way.
+type production struct {
+	session *session
+	request *request
+	req     *kmsg.ProduceRequest
+	resp    *kmsg.ProduceResponse
+	items   []produced
+	refused error // why some item was refused
+}
+
+// produced is the batch for one partition.
+type produced struct {
+	topic   *catalog.Topic
+	answer  *kmsg.ProduceResponseTopicPartition
+	batch   coordinator.ProduceBatch
+	pending *storage.Pending // nil: refused
+	index   int              // of the batch in pending
+}
+
+// fill makes an item and a place in the answer for every partition.
+func (p *production) fill() {
+	n := 0
+	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(p.req.Topics))
+	for i := range p.req.Topics {
+		n += len(p.req.Topics[i].Partitions)
+	}
+	p.items = make([]produced, 0, n)
+	for i := range p.req.Topics {
+		from, to := &p.req.Topics[i], &p.resp.Topics[i]
+		to.Topic, to.TopicID = from.Topic, from.TopicID
+		to.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(from.Partitions))
+		for j := range from.Partitions {
+			a := &to.Partitions[j]
+			a.Default()
+			a.Partition, a.BaseOffset, a.LogAppendTime, a.LogStartOffset = from.Partitions[j].Partition, -1, -1, -1
+			p.items = append(p.items, produced{answer: a})
+		}
+	}
+}
+
+// refuse returns the code that answers every partition, or 0.
+func (p *production) refuse() int16 {
+	switch {
+	case p.request.version < produceFloor:
+		return kerr.UnsupportedVersion.Code
+	case p.req.Acks < acksAll || p.req.Acks > acksOne:
+		return kerr.InvalidRequiredAcks.Code
+	}
+	return 0
+}
+
+func (p *production) refuseAll(code int16) {
+	for i := range p.items {
+		p.items[i].answer.ErrorCode = code
+	}
+	p.refused = kerr.ErrorForCode(code)
+}
+
+// fail refuses one item.
+func (p *production) fail(it *produced, code int16, err error) {
+	it.answer.ErrorCode = code
+	if err == nil {
+		err = kerr.ErrorForCode(code)
+	} else if p.request.version >= 8 {
+		it.answer.ErrorMessage = kmsg.StringPtr(err.Error())
+		it.answer.ErrorRecords = badRecords(err)
+	}
+	p.refused = err
+}
+
+// badRecords lists the records a batch was refused for (KIP-467).
+func badRecords(err error) []kmsg.ProduceResponseTopicPartitionErrorRecord {
+	bad, ok := errors.AsType[*batch.RecordsError](err)
+	if !ok {
+		return nil
+	}
+	list := make([]kmsg.ProduceResponseTopicPartitionErrorRecord, 0, len(bad.Records))
+	for _, r := range bad.Records {
+		e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+		e.RelativeOffset, e.ErrorMessage = r.Index, kmsg.StringPtr(r.Message)
+		list = append(list, e)
+	}
+	return list
+}
+
+// acceptAll finds every partition and checks its batch against its topic.
+func (p *production) acceptAll() {
+	at := 0
+	for i := range p.req.Topics {
+		t := &p.req.Topics[i]
+		topic, code := p.topic(t)
+		for j := range t.Partitions {
+			it := &p.items[at]
+			at++
+			if code != 0 {
+				p.fail(it, code, nil)
+				continue
+			}
+			it.topic = topic
+			p.accept(it, t.Partitions[j].Partition, t.Partitions[j].Records)
+		}
+	}
+}
+
+// topic finds the topic a client wants to write to.
+func (p *production) topic(t *kmsg.ProduceRequestTopic) (*catalog.Topic, int16) {
+	topic, code := p.session.topic(t.TopicID, t.Topic)
+	switch {
+	case code == kerr.UnknownTopicOrPartition.Code && catalog.CheckTopicName(t.Topic) != nil:
+		return nil, kerr.InvalidTopicException.Code
+	case code != 0:
+		return nil, code
+	case topic.Internal:
+		return nil, kerr.InvalidTopicException.Code
+	case p.req.Acks == acksAll && topic.Settings.MinInsyncReplicas > 1:
+		return nil, kerr.NotEnoughReplicas.Code
+	}
+	return topic, 0
+}
+
+func (p *production) accept(it *produced, partition int32, records []byte) {
+	log, err := p.session.coordinator.Partition(it.topic, partition)
+	if err != nil {
+		p.fail(it, codeOf(err), nil)
+		return
+	}
+	view, err := batch.Accept(records, it.topic.Rules(model.Timestamp(time.Now().UnixMilli())))
+	if err != nil {
+		p.fail(it, codeOf(err), err)
+		return
+	}
+	if p.request.version < zstdFloor && view.Compression() == batch.Zstd {
+		p.fail(it, kerr.UnsupportedCompressionType.Code, nil)
+		return
+	}
+	it.batch = coordinator.ProduceBatch{Partition: log, Batch: view}
+	p.session.metrics.ProduceBatches.Add(1)
+	p.session.metrics.ProduceRecords.Add(int64(view.Count()))
+	p.session.metrics.ProduceBytes.Add(int64(view.Len()))
+}
+
+// append puts the accepted batches into the log: those of a transaction
+// together, so that a partition's enrolment costs no entry of its own, the
+// others one by one.
+func (p *production) append() {
+	var transactional []*produced
+	for i := range p.items {
+		it := &p.items[i]
+		switch {
+		case it.batch.Batch.IsZero():
+		case it.batch.Batch.IsTransactional():
+			transactional = append(transactional, it)
+		default:
+			p.appendOne(it)
+		}
+	}
+	if len(transactional) == 0 {
+		return
+	}
+	if code := p.refuseTransactional(transactional); code != 0 {
+		for _, it := range transactional {
+			p.fail(it, code, nil)
+		}
+		return
+	}
+	p.appendTogether(transactional)
+}
+
+// refuseTransactional returns the code that answers all transactional batches:
+// they need an id to belong to, and are one producer's.
+func (p *production) refuseTransactional(items []*produced) int16 {
+	if p.req.TransactionID == nil {
+		return kerr.TransactionalIDAuthorizationFailed.Code
+	}
+	for _, it := range items {
+		if it.batch.Batch.ProducerID() != items[0].batch.Batch.ProducerID() {
+			return kerr.InvalidProducerIDMapping.Code
+		}
+	}
+	return 0
+}
+
+// appendTogether appends in one entry; if one batch is refused, each is tried
+// alone, so that a refusal concerns its own partition only.
+func (p *production) appendTogether(items []*produced) {
+	if len(items) > 1 {
+		call := p.call()
+		for _, it := range items {
+			call.Batches = append(call.Batches, it.batch)
+		}
+		if pending, err := p.session.coordinator.Produce(call); err == nil {
+			for i, it := range items {
+				it.pending, it.index = pending, i
+			}
+			return
+		}
+	}
+	for _, it := range items {
+		p.appendOne(it)
+	}
+}
+
+func (p *production) appendOne(it *produced) {
+	call := p.call()
+	call.Batches = []coordinator.ProduceBatch{it.batch}
+	pending, err := p.session.coordinator.Produce(call)
+	if err != nil {
+		p.fail(it, txnCode(kmsg.Produce, p.request.version, err), err)
+		return
+	}
+	it.pending = pending
+}
+
+// call is a coordinator call without batches.
+func (p *production) call() coordinator.Produce {
+	c := coordinator.Produce{Owner: txn.Client}
+	if p.req.TransactionID != nil {
+		c.TransactionalID = *p.req.TransactionID
+	}
+	if p.request.version >= implicitEnrolment {
+		c.Version = txn.V2
+	}
+	return c
+}
+
+// ready reports whether every batch is durable, so that the answer would not
+// block.
+func (p *production) ready() bool {
+	for i := range p.items {
+		if pending := p.items[i].pending; pending != nil {
+			select {
+			case <-pending.Done():
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// answer is the reply: it waits for every batch, at most for the request's
+// timeout.
+func (p *production) answer(ctx context.Context) kmsg.Response {
+	if !p.ready() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(p.req.TimeoutMillis)*time.Millisecond)
+		defer cancel()
+	}
+	for i := range p.items {
+		p.settle(ctx, &p.items[i])
+	}
+	return p.resp
+}
+
+// settle waits for one batch and fills in its answer.
+func (p *production) settle(ctx context.Context, it *produced) {
+	if it.pending == nil {
+		return
+	}
+	if err := it.pending.Wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			p.request.frame.Abandon() // the journal may still read it
+		}
+		it.answer.ErrorCode = codeOf(err)
+		return
+	}
+	at := it.pending.At(it.index)
+	it.answer.BaseOffset, it.answer.LogStartOffset = int64(at.Base), int64(at.LogStart)
+	if it.topic.Settings.LogAppendTime {
+		it.answer.LogAppendTime = int64(at.LogAppendTime)
+	}
+}
+
+// waitSilently is the reply to acks=0.
+func (p *production) waitSilently(ctx context.Context) kmsg.Response {
+	for i := range p.items {
+		p.settle(ctx, &p.items[i])
+	}
+	return nil
+}

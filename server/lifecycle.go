@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"syscall"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// Run starts a broker and keeps it until ctx ends, then stops it in good order
+// and returns nil. It returns an error when the start fails, the stop is not
+// clean, or the broker cannot go on (a failed sync). While it runs SIGUSR1 writes
+// the stacks of all goroutines to stderr. SIGHUP does nothing: the log goes to
+// stderr, which needs no reopening, and settings are changed over the wire.
+//
+// The caller ends ctx at the first SIGTERM or SIGINT and leaves the second to
+// the system.
+func Run(ctx context.Context, o Options) error {
+	limitMemory()
+	b := New(o)
+	if err := b.Start(ctx); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	b.notify(daemon.SdNotifyReady)
+
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case s := <-signals:
+			b.handle(s)
+		case err := <-b.Failed():
+			return errors.Join(err, b.stop())
+		case <-ctx.Done():
+			b.log.Info().Msg("stopping")
+			b.notify(daemon.SdNotifyStopping)
+			if err := b.stop(); err != nil {
+				return fmt.Errorf("stop: %w", err)
+			}
+			b.log.Info().Msg("stopped")
+			return nil
+		}
+	}
+}
+
+// limitMemory tells the collector about a container's memory limit, so that it
+// works harder before the kernel ends the process. GOMEMLIMIT wins.
+func limitMemory() {
+	// Without a limit there is nothing to tell, which the package calls an error.
+	_, _ = memlimit.Set()
+}
+
+func (b *Broker) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.ShutdownTimeout)
+	defer cancel()
+	return b.Close(ctx)
+}
+
+// notify tells systemd, if that started us.
+func (b *Broker) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		b.log.Warn().Err(err).Msg("notify systemd")
+	}
+}
+
+func (b *Broker) handle(s os.Signal) {
+	switch s {
+	case syscall.SIGUSR1:
+		if err := pprof.Lookup("goroutine").WriteTo(os.Stderr, 2); err != nil {
+			b.log.Warn().Err(err).Msg("write stacks")
+		}
+	case syscall.SIGHUP:
+		b.log.Info().Msg("SIGHUP: nothing to reload; settings are changed over the wire, without a restart")
+	}
+}
