@@ -325,5 +325,8 @@ func (w *txnWorld) quiet() {
 	}
 }
 
-// tick runs the scan for timeouts as the timer does.
-func (w *txnWorld) tick() { w.eachShard(heldShard.abortOverdue) }
+// tick runs the scan for timeouts as the timer does, and waits for the disk.
+func (w *txnWorld) tick() {
+	w.eachShard(heldShard.abortOverdue)
+	w.ok(w.engine.Barrier().Wait(w.Context()))
+}

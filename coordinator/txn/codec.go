@@ -113,8 +113,11 @@ func byTopic(sorted []Participant) [][]Participant {
 	return topics
 }
 
-// Decode implements machine.Codec.
+// Decode implements machine.Codec. A marker says nothing about an id.
 func (Codec) Decode(rec machine.Record) (Fact, error) {
+	if rec.Control != machine.NotControl {
+		return Fact{}, machine.ErrUnknownFact
+	}
 	k := machine.NewReader(rec.Key)
 	version := k.Int16()
 	if k.Err() == nil && version != keyVersion {
