@@ -135,7 +135,7 @@ func TestCreateTopics(t *testing.T) {
 		"no partitions":            {topic: newTopic("new", 0), kind: ErrInvalidPartitions, text: "Number of partitions was set to an invalid non-positive value."},
 		"default partitions":       {topic: newTopic("new", -1)},
 		"too many partitions":      {topic: newTopic("new", 10_001), kind: ErrInvalidPartitions, text: "A topic can have at most 10000 partitions."},
-		"no replicas":              {topic: with(func(n *NewTopic) { n.ReplicationFactor = 0 }), kind: ErrInvalidReplicationFactor, text: "Replication factor was set to an invalid non-positive value."},
+		"no replicas":              {topic: with(func(n *NewTopic) { n.ReplicationFactor = 0 }), kind: ErrInvalidReplicationFactor, text: "Replication factor must be larger than 0, or -1 to use the default value."},
 		"three replicas":           {topic: with(func(n *NewTopic) { n.ReplicationFactor = 3 })},
 		"three replicas, strict":   {set: []string{"perigee.strict=true"}, topic: with(func(n *NewTopic) { n.ReplicationFactor = 3 }), kind: ErrInvalidReplicationFactor, text: "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."},
 		"unknown setting":          {topic: newTopic("new", 1, "retention.msec=1"), kind: ErrInvalidConfig, text: "Unknown topic config name: retention.msec"},
@@ -262,7 +262,7 @@ func TestCreatePartitions(t *testing.T) {
 		"more, assigned":     {Growth{Name: "t", Count: 4, Assignments: [][]int32{{1}}}, ""},
 		"the same":           {Growth{Name: "t", Count: 3}, "Topic already has 3 partition(s)."},
 		"fewer":              {Growth{Name: "t", Count: 2}, "The topic t currently has 3 partition(s); 2 would not be an increase."},
-		"unknown":            {Growth{Name: "nobody", Count: 2}, "This server does not host this topic-partition."},
+		"unknown":            {Growth{Name: "nobody", Count: 2}, "no such topic"},
 		"too many":           {Growth{Name: "t", Count: 20_000}, "A topic can have at most 10000 partitions."},
 		"too few assigned":   {Growth{Name: "t", Count: 5, Assignments: [][]int32{{1}}}, "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
 		"assigned elsewhere": {Growth{Name: "t", Count: 4, Assignments: [][]int32{{7}}}, "The manual partition assignment includes broker 7, but no such broker is registered."},
@@ -313,21 +313,23 @@ func TestAlterConfigs(t *testing.T) {
 		"append to a number":        {topic(false, Alteration{OpAppend, "retention.ms", pointer("7")}), ErrInvalidConfig, "Can't APPEND to key retention.ms because its type is not LIST."},
 		"unknown operation":         {topic(false, Alteration{9, "retention.ms", pointer("7")}), ErrInvalidRequest, "Unknown operation type 9"},
 		"unknown setting":           {topic(false, set("nope", "1")), ErrInvalidConfig, "Unknown topic config name: nope"},
-		"delete unknown setting":    {topic(false, Alteration{OpDelete, "nope", nil}), ErrInvalidConfig, "Unknown topic config name: nope"},
+		"delete unknown setting":    {topic(false, Alteration{OpDelete, "nope", nil}), nil, "map[cleanup.policy:compact]"},
 		"null":                      {topic(false, Alteration{OpSet, "retention.ms", nil}), ErrInvalidRequest, "Null value not supported for : retention.ms"},
 		"twice":                     {topic(false, set("retention.ms", "7"), set("retention.ms", "8")), ErrInvalidRequest, "Error due to duplicate config keys"},
 		"unknown topic":             {ConfigChange{Type: config.ResourceTopic, Name: "nobody"}, ErrUnknownTopic, "The topic 'nobody' does not exist."},
 		"every topic":               {ConfigChange{Type: config.ResourceTopic}, ErrInvalidRequest, "Default topic resources are not allowed."},
 		"broker":                    {broker("1", set("log.retention.ms", "5")), nil, "map[cleanup.policy:compact]"},
 		"all brokers":               {broker("", set("num.partitions", "5")), nil, "map[cleanup.policy:compact]"},
-		"another broker":            {broker("2", set("num.partitions", "5")), ErrInvalidRequest, "Unexpected broker id, expected 1 or empty string, but received 2"},
-		"broker, only at start":     {broker("1", set("log.dirs", "/x")), ErrInvalidRequest, "Cannot update these configs dynamically: log.dirs"},
-		"broker, bad value":         {broker("1", set("num.partitions", "0")), ErrInvalidConfig, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
-		"broker, unknown":           {broker("1", set("num.partition", "0")), ErrInvalidConfig, "Unknown config name: num.partition"},
+		"another broker":            {broker("2", set("num.partitions", "5")), ErrInvalidRequest, "Unexpected broker id, expected 1, but received 2"},
+		"broker, only at start":     {broker("1", set("log.dirs", "/x")), ErrInvalidRequest, "Cannot update these configs dynamically: [log.dirs]"},
+		"broker, bad value":         {broker("1", set("num.partitions", "0")), ErrInvalidRequest, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
+		"broker, unknown":           {broker("1", set("num.partition", "0")), ErrInvalidRequest, "Unknown config name: num.partition"},
 		"group":                     {ConfigChange{Type: config.ResourceGroup, Name: "g", Changes: []Alteration{set("consumer.session.timeout.ms", "46000")}}, nil, "map[cleanup.policy:compact]"},
 		"group, unknown":            {ConfigChange{Type: config.ResourceGroup, Name: "g", Changes: []Alteration{set("x", "1")}}, ErrInvalidConfig, "Unknown group config name: x"},
+		"client metrics, unknown":   {ConfigChange{Type: config.ResourceClientMetrics, Name: "m", Changes: []Alteration{set("x", "1")}}, ErrInvalidRequest, "Unknown client metrics configuration: x"},
+		"broker, not a number":      {broker("x", set("num.partitions", "5")), ErrInvalidRequest, "Node id must be an integer, but it is: x"},
 		"every group":               {ConfigChange{Type: config.ResourceGroup}, ErrInvalidRequest, "Default group resources are not allowed."},
-		"loggers":                   {ConfigChange{Type: config.ResourceBrokerLogger, Name: "1"}, ErrInvalidRequest, "Unsupported resource type 8"},
+		"loggers":                   {ConfigChange{Type: config.ResourceBrokerLogger, Name: "1"}, ErrInvalidRequest, "Unknown resource type 8"},
 		"value longer than a fact":  {topic(false, set("leader.replication.throttled.replicas", strings.Repeat("1", 40_000))), ErrInvalidConfig, "Invalid value of 40000 bytes for configuration leader.replication.throttled.replicas: Value must not be longer than 32767 bytes"},
 		"gone setting is forgotten": {topic(false, set("message.downconversion.enable", "true")), nil, "map[cleanup.policy:compact]"},
 	} {
@@ -395,7 +397,7 @@ func TestRules(t *testing.T) {
 func TestUpdateFeatures(t *testing.T) {
 	w := newWorld(t)
 	update := func(updates ...FeatureUpdate) []error {
-		return ask(w, func(p *machine.Promise[[]error]) Command { return UpdateFeatures{Updates: updates, To: p} })
+		return ask(w, func(p *machine.Promise[[]error]) Command { return UpdateFeatures{Updates: updates, NodeID: 1, To: p} })
 	}
 	for _, c := range []struct {
 		update FeatureUpdate
@@ -404,12 +406,12 @@ func TestUpdateFeatures(t *testing.T) {
 		epoch  int64
 	}{
 		{FeatureUpdate{Name: TransactionVersion, Level: 2}, "", 2, 1},
-		{FeatureUpdate{Name: TransactionVersion, Level: 3}, "Invalid update version 3 for feature transaction.version. This broker only supports versions 0-2", 2, 1},
+		{FeatureUpdate{Name: TransactionVersion, Level: 3}, "Invalid update version 3 for feature transaction.version. Local controller 1 only supports versions 0-2", 2, 1},
 		{FeatureUpdate{Name: TransactionVersion, Level: 1}, "Invalid update version 1 for feature transaction.version. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", 2, 1},
 		{FeatureUpdate{Name: TransactionVersion, Level: 1, Downgrade: true}, "", 1, 2},
 		{FeatureUpdate{Name: TransactionVersion, Level: 0, Downgrade: true}, "", 0, 3},
 		{FeatureUpdate{Name: "metadata.version", Level: 20, Downgrade: true}, "Invalid update version 20 for feature metadata.version. It stays at 33 on this broker.", 0, 3},
-		{FeatureUpdate{Name: "share.version", Level: 1}, "Invalid update version 1 for feature share.version. This broker does not support this feature.", 0, 3},
+		{FeatureUpdate{Name: "share.version", Level: 1}, "Invalid update version 1 for feature share.version. Local controller 1 does not support this feature.", 0, 3},
 		{FeatureUpdate{Name: TransactionVersion, Level: 2}, "", 2, 4},
 	} {
 		err := update(c.update)[0]

@@ -98,7 +98,7 @@ func (m *Machine) alter(c ConfigChange, node int32) (Fact, machine.Effect, error
 	case config.ResourceClientMetrics:
 		return m.alterOther(c, config.ClientMetricsTable, m.snapshot.clientMetrics, m.snapshot.values.ClientMetrics, "client metrics subscription")
 	}
-	return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unsupported resource type %d", c.Type)}
+	return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unknown resource type %d", c.Type)}
 }
 
 // checkAlterations refuses what is wrong with any resource.
@@ -135,15 +135,12 @@ func changed(c ConfigChange, table *config.Table, own map[string]string, effecti
 			next[a.Name] = *a.Value
 			continue
 		}
-		k, ok := table.Key(a.Name)
-		if !ok {
-			return nil, &Error{ErrInvalidConfig, (&config.UnknownKeyError{Resource: table.Resource, Name: a.Name}).Error()}
-		}
 		if a.Op == OpDelete {
 			delete(next, a.Name)
 			continue
 		}
-		if k.Type != config.List {
+		k, ok := table.Key(a.Name)
+		if !ok || k.Type != config.List {
 			return nil, &Error{ErrInvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", a.Op, a.Name)}
 		}
 		items, given := config.SplitList(effective(k)), config.SplitList(*a.Value)
@@ -191,8 +188,11 @@ func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
 func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect, error) {
 	own := m.snapshot.values.ClusterDefault
 	if c.Name != "" {
-		if c.Name != strconv.Itoa(int(node)) {
-			return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d or empty string, but received %s", node, c.Name)}
+		switch id, err := strconv.ParseInt(c.Name, 10, 32); {
+		case err != nil:
+			return nil, nil, &Error{ErrInvalidRequest, "Node id must be an integer, but it is: " + c.Name}
+		case id != int64(node):
+			return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %d", node, id)}
 		}
 		own = m.snapshot.values.ThisBroker
 	}
@@ -208,7 +208,7 @@ func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect,
 	}
 	f := settingsFact{config.ResourceBroker, c.Name, next}
 	if _, err := config.NewBroker(f.values(m.snapshot.values)); err != nil {
-		return nil, nil, &Error{ErrInvalidConfig, err.Error()}
+		return nil, nil, &Error{ErrInvalidRequest, err.Error()}
 	}
 	return f, Reconfigure{}, nil
 }
@@ -217,7 +217,7 @@ func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect,
 func checkBroker(next, own map[string]string, everyBroker bool) (map[string]string, error) {
 	checked, err := config.BrokerTable.Check(next)
 	if err != nil {
-		return nil, &Error{ErrInvalidConfig, err.Error()}
+		return nil, &Error{ErrInvalidRequest, err.Error()}
 	}
 	for _, name := range slices.Sorted(maps.Keys(checked)) {
 		k, _ := config.BrokerTable.Key(name)
@@ -226,9 +226,9 @@ func checkBroker(next, own map[string]string, everyBroker bool) (map[string]stri
 		}
 		switch {
 		case k.ReadOnly():
-			return nil, &Error{ErrInvalidRequest, "Cannot update these configs dynamically: " + name}
+			return nil, &Error{ErrInvalidRequest, "Cannot update these configs dynamically: [" + name + "]"}
 		case k.Update == config.PerBroker && everyBroker:
-			return nil, &Error{ErrInvalidRequest, "Cannot update these configs at default cluster level, broker id must be specified: " + name}
+			return nil, &Error{ErrInvalidRequest, "Cannot update these configs at default cluster level, broker id must be specified: [" + name + "]"}
 		}
 	}
 	return checked, nil
@@ -250,11 +250,18 @@ func (m *Machine) alterOther(c ConfigChange, table *config.Table, all map[string
 		return nil, nil, err
 	}
 	if next, err = table.Check(next); err != nil {
-		text := err.Error()
-		if unknown, ok := errors.AsType[*config.UnknownKeyError](err); ok {
-			text = fmt.Sprintf("Unknown %s config name: %s", what, unknown.Name)
+		unknown, isUnknown := errors.AsType[*config.UnknownKeyError](err)
+		switch {
+		case c.Type == config.ResourceGroup && isUnknown:
+			err = &Error{ErrInvalidConfig, "Unknown group config name: " + unknown.Name}
+		case c.Type == config.ResourceGroup:
+			err = &Error{ErrInvalidConfig, err.Error()}
+		case isUnknown:
+			err = &Error{ErrInvalidRequest, "Unknown client metrics configuration: " + unknown.Name}
+		default:
+			err = &Error{ErrInvalidRequest, err.Error()}
 		}
-		return nil, nil, &Error{ErrInvalidConfig, text}
+		return nil, nil, err
 	}
 	return settingsFact{c.Type, c.Name, next}, nil, nil
 }

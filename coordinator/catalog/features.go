@@ -81,6 +81,7 @@ type FeatureUpdate struct {
 type UpdateFeatures struct {
 	Updates      []FeatureUpdate
 	ValidateOnly bool
+	NodeID       int32                     // for the words of refusals
 	To           *machine.Promise[[]error] // one per update; nil is accepted
 }
 
@@ -89,7 +90,7 @@ func (c UpdateFeatures) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 	errs := make([]error, len(c.Updates))
 	bad, changed := false, false
 	for i, u := range c.Updates {
-		errs[i] = m.checkFeature(u)
+		errs[i] = m.checkFeature(u, c.NodeID)
 		bad = bad || errs[i] != nil
 		changed = changed || m.snapshot.features.Level(u.Name) != u.Level
 		next.set(u.Name, u.Level)
@@ -101,15 +102,15 @@ func (c UpdateFeatures) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 	return d
 }
 
-func (m *Machine) checkFeature(u FeatureUpdate) error {
+func (m *Machine) checkFeature(u FeatureUpdate, node int32) error {
 	at := slices.IndexFunc(SupportedFeatures, func(f FeatureRange) bool { return f.Name == u.Name })
 	if at < 0 {
-		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. This broker does not support this feature.", u.Level, u.Name)}
+		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. Local controller %d does not support this feature.", u.Level, u.Name, node)}
 	}
 	f, current := SupportedFeatures[at], m.snapshot.features.Level(u.Name)
 	switch {
 	case u.Level < f.Min || u.Level > f.Max:
-		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. This broker only supports versions %d-%d", u.Level, u.Name, f.Min, f.Max)}
+		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. Local controller %d only supports versions %d-%d", u.Level, u.Name, node, f.Min, f.Max)}
 	case u.Level == current:
 		return nil
 	case f.Fixed:

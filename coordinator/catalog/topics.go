@@ -191,7 +191,7 @@ func (m *Machine) checkReplication(t NewTopic) (clamped int16, err error) {
 	}
 	switch {
 	case factor <= 0:
-		return 0, &Error{ErrInvalidReplicationFactor, "Replication factor was set to an invalid non-positive value."}
+		return 0, &Error{ErrInvalidReplicationFactor, "Replication factor must be larger than 0, or -1 to use the default value."}
 	case factor > 1 && m.snapshot.broker.Strict:
 		return 0, &Error{ErrInvalidReplicationFactor, fmt.Sprintf("Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only 1 broker(s) are registered.", factor, factor)}
 	}
@@ -282,7 +282,7 @@ func (c DeleteTopics) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 		switch {
 		case r.Err != nil:
 		case times[r.Topic.ID] > 1:
-			r.Err = &Error{ErrInvalidRequest, "Duplicate topic name or id."}
+			r.Err = &Error{ErrInvalidRequest, "Duplicate topic name."}
 		case r.Topic.Internal:
 			r.Err = &Error{ErrInternalTopic, fmt.Sprintf("Deletion of internal topic %s is prohibited.", r.Topic.Name)}
 		default:
@@ -338,7 +338,7 @@ func (m *Machine) checkGrowth(g Growth, node int32) (*Topic, error) {
 	t, ok := m.snapshot.Topic(g.Name)
 	switch {
 	case !ok:
-		return nil, &Error{ErrUnknownTopic, "This server does not host this topic-partition."}
+		return nil, ErrUnknownTopic
 	case t.Internal:
 		return nil, &Error{ErrInternalTopic, fmt.Sprintf("Changing internal topic %s is prohibited.", t.Name)}
 	case g.Count == t.Partitions:

@@ -14,10 +14,23 @@ import (
 type rule struct {
 	text  string
 	check func(value string) string
+	// culprit, if set, finds the item of a list that check refused.
+	culprit func(value string) string
+}
+
+// shown is the refused value as Kafka prints it.
+func (r rule) shown(k *Key, value string) string {
+	switch {
+	case r.culprit != nil:
+		return r.culprit(value)
+	case k.Type == List:
+		return "[" + strings.Join(SplitList(value), ", ") + "]"
+	}
+	return value
 }
 
 func atLeast(low int64) rule {
-	return rule{fmt.Sprintf("≥ %d", low), func(v string) string {
+	return rule{text: fmt.Sprintf("≥ %d", low), check: func(v string) string {
 		if number(v) < float64(low) {
 			return fmt.Sprintf("Value must be at least %d", low)
 		}
@@ -26,7 +39,7 @@ func atLeast(low int64) rule {
 }
 
 func between(low, high int64) rule {
-	return rule{fmt.Sprintf("%d … %d", low, high), func(v string) string {
+	return rule{text: fmt.Sprintf("%d … %d", low, high), check: func(v string) string {
 		switch n := number(v); {
 		case n < float64(low):
 			return fmt.Sprintf("Value must be at least %d", low)
@@ -38,12 +51,12 @@ func between(low, high int64) rule {
 }
 
 func fraction() rule {
-	return rule{"0 … 1", between(0, 1).check}
+	return rule{text: "0 … 1", check: between(0, 1).check}
 }
 
 // oneOf is an enumeration. For a list every item must be one of the values.
 func oneOf(values ...string) rule {
-	return rule{strings.Join(values, ", "), func(v string) string {
+	return rule{text: strings.Join(values, ", "), check: func(v string) string {
 		if !slices.Contains(values, v) {
 			return "String must be one of: " + strings.Join(values, ", ")
 		}
@@ -53,31 +66,34 @@ func oneOf(values ...string) rule {
 
 func eachOneOf(values ...string) rule {
 	each := oneOf(values...)
-	return rule{"list of: " + each.text, func(v string) string {
-		items := SplitList(v)
-		for i, item := range items {
-			if slices.Contains(items[:i], item) {
-				return "values must not be duplicated."
+	culprit := func(v string) string {
+		for _, item := range SplitList(v) {
+			if each.check(item) != "" {
+				return item
 			}
-			if reason := each.check(item); reason != "" {
-				return reason
-			}
+		}
+		return ""
+	}
+	return rule{text: "list of: " + each.text, culprit: culprit, check: func(v string) string {
+		if item := culprit(v); item != "" {
+			return each.check(item)
 		}
 		return ""
 	}}
 }
 
-func either(special string, r rule) rule {
-	return rule{special + " or " + r.text, func(v string) string {
-		if v == special {
-			return ""
+// betweenOr is a range with one special value outside of it.
+func betweenOr(special, low, high int64) rule {
+	return rule{text: fmt.Sprintf("%d or %d … %d", special, low, high), check: func(v string) string {
+		if n := number(v); n != float64(special) && (n < float64(low) || n > float64(high)) {
+			return fmt.Sprintf("Value must be between %d and %d or equal to %d", low, high, special)
 		}
-		return r.check(v)
+		return ""
 	}}
 }
 
 func nonEmpty() rule {
-	return rule{"not empty", func(v string) string {
+	return rule{text: "not empty", check: func(v string) string {
 		if v == "" {
 			return "String must be non-empty"
 		}
@@ -85,10 +101,10 @@ func nonEmpty() rule {
 	}}
 }
 
-// throttledReplicas is the form of the replication throttle lists.
-func throttledReplicas() rule {
-	return rule{"* or partition:broker,…", func(v string) string {
-		const reason = "value must be the literal '*' or a list of partitionId:brokerId"
+// throttledReplicas is the form of the replication throttle list of a name.
+func throttledReplicas(name string) rule {
+	reason := name + " must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+	return rule{text: "* or partition:broker,…", check: func(v string) string {
 		if v == "" || v == "*" || v == "none" {
 			return ""
 		}
@@ -110,7 +126,7 @@ func throttledReplicas() rule {
 
 // ipCounts is the form of max.connections.per.ip.overrides.
 func ipCounts() rule {
-	return rule{"host:count,…", func(v string) string {
+	return rule{text: "host:count,…", check: func(v string) string {
 		if _, err := parseIPCounts(v); err != nil {
 			return err.Error()
 		}

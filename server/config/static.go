@@ -63,8 +63,7 @@ type Resolved struct {
 // Broker resolves a broker setting.
 func (v Values) Broker(k *Key) Resolved {
 	r := Resolved{Key: k, Value: k.Default, Null: k.Null, Source: SourceDefault}
-	names := append([]string{k.Name}, k.Fallback...)
-	r.Synonyms = append(v.synonyms(names), defaults(k.Name)...)
+	r.Synonyms = v.listed(append([]string{k.Name}, k.Fallback...))
 	// A setting that is only a more general spelling of another one lends it its
 	// effect, not its value: log.retention.ms stays null while hours decide.
 	for _, s := range r.Synonyms {
@@ -111,16 +110,24 @@ func (v Values) resource(k *Key, overrides map[string]string, own Source) Resolv
 	if text, ok := overrides[k.Name]; ok {
 		r.Synonyms = append(r.Synonyms, Synonym{Name: k.Name, Value: text, Source: own})
 	}
-	r.Synonyms = append(r.Synonyms, v.synonyms(k.Fallback)...)
 	if k.Fallback != nil {
-		// As Kafka: a default of log.retention.hours is not listed for retention.ms.
-		r.Synonyms = append(r.Synonyms, defaults(k.Fallback[0])...)
+		r.Synonyms = append(r.Synonyms, v.listed(k.Fallback)...)
 	}
 	if len(r.Synonyms) > 0 {
 		first := r.Synonyms[0]
 		r.Value, r.Null, r.Source = convert(first, k), false, first.Source
 	}
 	return hide(r)
+}
+
+// listed is the synonyms as Kafka lists them. A default that only stands behind
+// a more specific setting (log.retention.hours behind log.retention.ms) appears
+// when something was given, and not otherwise.
+func (v Values) listed(names []string) []Synonym {
+	if given := v.synonyms(names); len(given) > 0 {
+		return append(given, defaults(names...)...)
+	}
+	return defaults(names[0])
 }
 
 // synonyms lists where the named broker settings have been given values, by

@@ -73,16 +73,18 @@ func TestParse(t *testing.T) {
 		{TopicTable, "preallocate", "yes", "", "Invalid value yes for configuration preallocate: Expected value to be either true or false"},
 		{TopicTable, "cleanup.policy", "compact, delete", "compact,delete", ""},
 		{TopicTable, "cleanup.policy", "", "", ""},
-		{TopicTable, "cleanup.policy", "compcat", "", "Invalid value compcat for configuration cleanup.policy: String must be one of: compact, delete"},
+		{TopicTable, "cleanup.policy", "compact,compact", "compact,compact", ""},
+		{TopicTable, "cleanup.policy", "delete,compcat", "", "Invalid value compcat for configuration cleanup.policy: String must be one of: compact, delete"},
 		{TopicTable, "compression.type", "lz5", "", "Invalid value lz5 for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
-		{TopicTable, "compression.gzip.level", "0", "", "Invalid value 0 for configuration compression.gzip.level: Value must be at least 1"},
+		{TopicTable, "compression.gzip.level", "0", "", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
 		{TopicTable, "compression.gzip.level", "-1", "-1", ""},
 		{TopicTable, "compression.lz4.level", "18", "", "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17"},
 		{TopicTable, "min.cleanable.dirty.ratio", "1", "1.0", ""},
+		{TopicTable, "min.cleanable.dirty.ratio", "2", "", "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"},
 		{TopicTable, "min.cleanable.dirty.ratio", "NaN", "", "Invalid value NaN for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE"},
 		{TopicTable, "remote.storage.enable", "true", "", "Invalid value true for configuration remote.storage.enable: not supported by this broker"},
 		{TopicTable, "leader.replication.throttled.replicas", "0:1,1:1", "0:1,1:1", ""},
-		{TopicTable, "leader.replication.throttled.replicas", "0", "", "Invalid value 0 for configuration leader.replication.throttled.replicas: value must be the literal '*' or a list of partitionId:brokerId"},
+		{TopicTable, "leader.replication.throttled.replicas", "0", "", "Invalid value [0] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."},
 		{BrokerTable, "max.connections.per.ip.overrides", "[::1]:5,host:6", "[::1]:5,host:6", ""},
 		{BrokerTable, "max.connections.per.ip.overrides", "host", "", `Invalid value host for configuration max.connections.per.ip.overrides: "host" is not host:count`},
 	} {
@@ -180,8 +182,8 @@ func TestResolve(t *testing.T) {
 		source    Source
 	}{
 		{Values{}, nil, "604800000 ← ", SourceDefault},
-		{Values{Static: loaded.Static}, nil, "3600000 ← log.retention.hours=1 log.retention.ms=5", SourceStatic},
-		{v, nil, "77 ← log.retention.ms=77 log.retention.hours=1 log.retention.ms=5", SourceClusterDefault},
+		{Values{Static: loaded.Static}, nil, "3600000 ← log.retention.hours=1 log.retention.ms=5 log.retention.hours=168", SourceStatic},
+		{v, nil, "77 ← log.retention.ms=77 log.retention.hours=1 log.retention.ms=5 log.retention.hours=168", SourceClusterDefault},
 		{Values{}, map[string]string{"retention.ms": "9"}, "9 ← retention.ms=9", SourceTopic},
 	} {
 		r := c.values.Topic(k, c.overrides)

@@ -9,7 +9,7 @@ const (
 
 var (
 	codecRule     = oneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-	gzipRule      = either("-1", between(1, 9))
+	gzipRule      = betweenOr(-1, 1, 9)
 	lz4Rule       = between(1, 17)
 	zstdRule      = between(-131072, 22)
 	policyRule    = eachOneOf("compact", "delete")
@@ -39,13 +39,13 @@ var topicKeys = []Key{
 	{Name: "flush.ms", Type: Long, Default: maxInt64, Unit: Millis, rule: atLeast(0),
 		Fallback: []string{"log.flush.interval.ms", "log.flush.scheduler.interval.ms"},
 		Doc:      "Sync a partition's segment at least this often. Acknowledged records are durable in the journal regardless of it."},
-	{Name: "follower.replication.throttled.replicas", Type: List, Default: "", rule: throttledReplicas(), Effect: Stored,
+	{Name: "follower.replication.throttled.replicas", Type: List, Default: "", rule: throttledReplicas("follower.replication.throttled.replicas"), Effect: Stored,
 		Doc: "Replicas whose replication is throttled on the follower side."},
 	{Name: "index.interval.bytes", Type: Int, Default: "4096", Unit: Bytes, rule: atLeast(0), Fallback: []string{"log.index.interval.bytes"},
 		Doc: "How many bytes of log stand between two entries of the sparse offset and time indexes."},
 	{Name: "internal.segment.bytes", Type: Int, Null: true, Hidden: true, Unit: Bytes, rule: atLeast(14),
 		Doc: "Segment size for tests, below the least segment.bytes; it wins over segment.bytes when it is set."},
-	{Name: "leader.replication.throttled.replicas", Type: List, Default: "", rule: throttledReplicas(), Effect: Stored,
+	{Name: "leader.replication.throttled.replicas", Type: List, Default: "", rule: throttledReplicas("leader.replication.throttled.replicas"), Effect: Stored,
 		Doc: "Replicas whose replication is throttled on the leader side."},
 	{Name: "local.retention.bytes", Type: Long, Default: "-2", Unit: Bytes, rule: atLeast(-2), Effect: Stored, Fallback: []string{"log.local.retention.bytes"},
 		Doc: "Local bytes kept per partition when segments are also kept in remote storage; -2 follows retention.bytes."},
@@ -119,7 +119,7 @@ var groupKeys = []Key{
 	{Name: "share.heartbeat.interval.ms", Type: Int, Default: "5000", Unit: Millis, rule: atLeast(1), Effect: Stored, Fallback: []string{"group.share.heartbeat.interval.ms"},
 		Doc: "How often members of a share group send heartbeats."},
 	{Name: "share.auto.offset.reset", Type: String, Default: "latest", Effect: Stored,
-		rule: rule{"latest, earliest, by_duration:PnDTnHnMn.nS", func(v string) string {
+		rule: rule{text: "latest, earliest, by_duration:PnDTnHnMn.nS", check: func(v string) string {
 			if v != "latest" && v != "earliest" && len(v) <= len("by_duration:") {
 				return "share.auto.offset.reset must be latest, earliest or by_duration:<duration>"
 			}

@@ -28,7 +28,9 @@ func (k *Key) Parse(text string) (string, error) {
 		text, reason = fmt.Sprintf("of %d bytes", len(text)), fmt.Sprintf("Value must not be longer than %d bytes", MaxValueBytes)
 	}
 	if reason == "" && k.rule.check != nil {
-		reason = k.rule.check(value)
+		if reason = k.rule.check(value); reason != "" {
+			text = k.rule.shown(k, value)
+		}
 	}
 	if reason == "" && k.Effect == Refused && value != k.Default {
 		reason = "not supported by this broker"
