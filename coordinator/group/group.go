@@ -201,31 +201,35 @@ func (g *group) supports(protocolType string, protocols []Protocol) bool {
 	if len(g.members) == 0 {
 		return protocolType != "" && len(protocols) > 0
 	}
-	return g.protocolType == protocolType && slices.ContainsFunc(protocols, func(p Protocol) bool {
-		return g.supportedByAll(p.Name)
-	})
+	common := g.common()
+	return g.protocolType == protocolType && slices.ContainsFunc(protocols, func(p Protocol) bool { return common[p.Name] })
 }
 
-func (g *group) supportedByAll(protocol string) bool {
+// common returns the protocols every member supports.
+func (g *group) common() map[string]bool {
+	supporters := map[string]int{}
 	for _, m := range g.members {
-		if !m.offers(protocol) {
-			return false
+		for i, p := range m.protocols {
+			if !slices.ContainsFunc(m.protocols[:i], func(q Protocol) bool { return q.Name == p.Name }) {
+				supporters[p.Name]++
+			}
 		}
 	}
-	return true
-}
-
-func (m *member) offers(protocol string) bool {
-	return slices.ContainsFunc(m.protocols, func(p Protocol) bool { return p.Name == protocol })
+	common := map[string]bool{}
+	for name, n := range supporters {
+		common[name] = n == len(g.members)
+	}
+	return common
 }
 
 // selectProtocol counts one vote per member, for the first it offers of those
 // all support. A tie goes to the choice of the member that joined first.
 func (g *group) selectProtocol() string {
+	common := g.common()
 	votes := map[string]int{}
 	var voted []string // in the order of their first vote
 	for _, m := range g.ordered() {
-		i := slices.IndexFunc(m.protocols, func(p Protocol) bool { return g.supportedByAll(p.Name) })
+		i := slices.IndexFunc(m.protocols, func(p Protocol) bool { return common[p.Name] })
 		if i < 0 {
 			continue
 		}

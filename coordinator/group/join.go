@@ -71,6 +71,8 @@ func (c JoinGroup) check(config *Config) error {
 		return ErrInvalidGroupID
 	case c.SessionTimeout < config.MinSession || c.SessionTimeout > config.MaxSession:
 		return ErrInvalidSessionTimeout
+	case c.ProtocolType == MoonProtocol:
+		return ErrInconsistentProtocol // its members do not join: see Attach
 	case tooLong(c.Group, c.NewMember, c.Instance, c.ClientID, c.ClientHost, c.ProtocolType):
 		return ErrInvalidCommand
 	}

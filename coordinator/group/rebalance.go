@@ -272,22 +272,19 @@ func (c LeaveGroup) decide(m *Machine, now time.Time) decision {
 	}
 	s := m.step(c.Group, now)
 	results := make([]error, len(c.Members))
-	left := false
+	before := len(s.g.members)
 	for i, l := range c.Members {
-		if results[i] = s.leave(l); results[i] == nil {
-			left = true
-		}
+		results[i] = s.leave(l)
 	}
-	d := decision{}
-	if left {
-		switch {
-		case s.g.protocolType == MoonProtocol:
-			s.settleMoon()
-		case s.g.state != Empty:
-			s.rebalanceOrProceed()
-		}
-		d = s.decision()
+	switch {
+	case len(s.g.members) == before:
+		s.proceed() // somebody the group was expecting may have gone
+	case s.g.protocolType == MoonProtocol:
+		s.settleMoon()
+	default:
+		s.rebalanceOrProceed()
 	}
+	d := s.decision()
 	d.Replies = append(d.Replies, machine.Answer(c.Reply, results))
 	return d
 }
