@@ -279,7 +279,7 @@ var verbs = map[string]func(s *stage, name string, w words) []string{
 		}, func(d Description) string {
 			text := fmt.Sprintf("%s type=%q protocol=%q", d.State, d.ProtocolType, d.Protocol)
 			for _, m := range d.Members {
-				text += fmt.Sprintf(" [%s %q %s->%s]", m.ID, m.Instance, m.Metadata, m.Assignment)
+				text += fmt.Sprintf(" [%s %q %q->%q]", m.ID, m.Instance, m.Metadata, m.Assignment)
 			}
 			return text
 		})
