@@ -55,10 +55,11 @@ func (e *Engine) Append(appends ...Append) (*Pending, error) {
 	}
 	var room [1]staged
 	items := room[:0]
-	unlock := lockAppends(appends)
-	defer unlock()
+	now := e.nowMillis()
+	locks := lockAppends(appends)
+	defer locks.unlock()
 	for i := range appends {
-		s, err := e.stage(&appends[i], items)
+		s, err := e.stage(&appends[i], items, now)
 		if err != nil {
 			return nil, &AppendError{Index: i, Partition: appends[i].Partition.tp, Err: err}
 		}
@@ -75,16 +76,21 @@ func (e *Engine) Append(appends ...Append) (*Pending, error) {
 		e.unwrite(items)
 		return nil, err
 	}
-	e.commit(items)
+	e.commit(items, now)
 	return pending, nil
 }
 
+// appendLocks is held append locks.
+type appendLocks struct {
+	one  *Partition // the usual call, without an allocation
+	many []*Partition
+}
+
 // lockAppends takes the append locks in ascending order of seq, each once.
-func lockAppends(appends []Append) (unlock func()) {
+func lockAppends(appends []Append) appendLocks {
 	if len(appends) == 1 {
-		p := appends[0].Partition
-		p.mu.Lock()
-		return p.mu.Unlock
+		appends[0].Partition.mu.Lock()
+		return appendLocks{one: appends[0].Partition}
 	}
 	ps := make([]*Partition, 0, len(appends))
 	for i := range appends {
@@ -95,10 +101,15 @@ func lockAppends(appends []Append) (unlock func()) {
 	for _, p := range ps {
 		p.mu.Lock()
 	}
-	return func() {
-		for _, p := range ps {
-			p.mu.Unlock()
-		}
+	return appendLocks{many: ps}
+}
+
+func (l appendLocks) unlock() {
+	if l.one != nil {
+		l.one.mu.Unlock()
+	}
+	for _, p := range l.many {
+		p.mu.Unlock()
 	}
 }
 
@@ -118,7 +129,7 @@ type staged struct {
 }
 
 // stage checks an item and decides where it goes. It changes nothing.
-func (e *Engine) stage(a *Append, before []staged) (staged, error) {
+func (e *Engine) stage(a *Append, before []staged, now int64) (staged, error) {
 	p := a.Partition
 	if err := p.Err(); err != nil {
 		return staged{}, err
@@ -153,7 +164,7 @@ func (e *Engine) stage(a *Append, before []staged) (staged, error) {
 	}
 	s.named = s.named || at.named
 	s.firstOpen, s.aborted = s.plan.FirstOpen, s.plan.Aborted
-	s.placeLocked(e, at)
+	s.placeLocked(at, now)
 	return s, nil
 }
 
@@ -239,9 +250,9 @@ func describe(h *batch.Header, v batch.View) (producer.Batch, error) {
 }
 
 // placeLocked chooses segment and position.
-func (s *staged) placeLocked(e *Engine, at tail) {
+func (s *staged) placeLocked(at tail, now int64) {
 	s.segment, s.pos = at.segment, at.pos
-	if at.segment == nil || s.p.full(at, &s.h, e.nowMillis()) {
+	if at.segment == nil || s.p.full(at, &s.h, now) {
 		s.segment, s.pos, s.roll = s.p.newSegment(segment.Meta{ID: segment.ID{Base: s.Base}}), 0, true
 	}
 	s.end = s.pos + int64(s.h.Len)
@@ -338,7 +349,8 @@ func (e *Engine) enqueue(items []staged) (*Pending, error) {
 	for i := 1; i < len(items); i++ {
 		pending.effects = append(pending.effects, items[i].effect)
 	}
-	entry := journal.Entry{Items: make([]journal.Item, 0, len(items)), Done: pending.settle}
+	entry := &pending.entry
+	entry.Items, entry.Done = pending.item[:0], pending.settle
 	for i := range items {
 		s := &items[i]
 		if s.Duplicate {
@@ -356,7 +368,7 @@ func (e *Engine) enqueue(items []staged) (*Pending, error) {
 		pending.effects[i].pinned = pinned
 		entry.Items = append(entry.Items, item)
 	}
-	queued, err := e.journal.Enqueue(&entry)
+	queued, err := e.journal.Enqueue(entry)
 	if err != nil {
 		pending.unpin()
 		return nil, e.journalError(err)
@@ -406,8 +418,7 @@ func (e *Engine) journalError(err error) error {
 }
 
 // commit makes the sequenced view say what the journal has been told.
-func (e *Engine) commit(items []staged) {
-	now := e.nowMillis()
+func (e *Engine) commit(items []staged, now int64) {
 	for i := range items {
 		if s := &items[i]; !s.Duplicate {
 			s.p.commitLocked(&s.h, s.segment, now)

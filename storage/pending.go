@@ -15,6 +15,8 @@ type Pending struct {
 	group   *journal.Group // nil: durable already
 	effects []effect
 	one     [1]effect // effects of the usual call, without a second allocation
+	entry   journal.Entry
+	item    [1]journal.Item // of the entry, likewise
 }
 
 // Appended says where one item went.
@@ -89,4 +91,5 @@ func (p *Pending) settle(err error) {
 		// What waits for the reply may keep the Pending for long.
 		f.p, f.segment, f.aborted = nil, nil, nil
 	}
+	p.entry, p.item = journal.Entry{}, [1]journal.Item{}
 }
