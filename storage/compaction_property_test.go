@@ -24,6 +24,7 @@ type twinEntry struct {
 	tombstone bool
 	at        int64 // when it was appended
 	state     twinState
+	marker    int // offset of the one that ended its transaction
 }
 
 type twinState uint8
@@ -45,7 +46,7 @@ func (w *twin) add(now int64, state twinState, records []string) {
 
 func (w *twin) end(id model.ProducerID, s twinState) {
 	for _, i := range w.open[id] {
-		w.entries[i].state = s
+		w.entries[i].state, w.entries[i].marker = s, len(w.entries)
 	}
 	delete(w.open, id)
 	w.entries = append(w.entries, twinEntry{text: map[twinState]string{committed: "commit", aborted: "abort"}[s], state: control})
@@ -86,7 +87,7 @@ func TestCompactionAgainstItsTwin(t *testing.T) {
 				r := records.Draw(rt, "records")
 				codec := rapid.SampledFrom([]batch.Compression{batch.None, batch.LZ4}).Draw(rt, "codec")
 				put(c.t, c.e, Append{Partition: c.p, Batch: c.records(batch.BuilderOptions{Codec: batch.DefaultCodec(codec)}, r...)})
-				w.add(c.Load(), plainRecord, r)
+				w.add(c.millis.Load(), plainRecord, r)
 			},
 			"transactional put": func(rt *rapid.T) {
 				id, r := model.ProducerID(producers.Draw(rt, "producer")), records.Draw(rt, "records")
@@ -94,7 +95,7 @@ func TestCompactionAgainstItsTwin(t *testing.T) {
 				for i := range r {
 					w.open[id] = append(w.open[id], len(w.entries)+i)
 				}
-				w.add(c.Load(), undecided, r)
+				w.add(c.millis.Load(), undecided, r)
 			},
 			"end": func(rt *rapid.T) {
 				id := model.ProducerID(producers.Draw(rt, "producer"))
@@ -157,7 +158,7 @@ func (c *compacted) compare(rt *rapid.T, w *twin) {
 	cleaned := model.Offset(c.p.cleaned.Load())
 	keep := w.latest(b.Stable)
 	for key, i := range keep {
-		if e := w.entries[i]; !there[i] && (!e.tombstone || c.Load()-e.at < time.Hour.Milliseconds()) {
+		if e := w.entries[i]; !there[i] && (!e.tombstone || c.millis.Load()-e.at < time.Hour.Milliseconds()) {
 			rt.Fatalf("the last record of %q, offset %d, is gone", key, i)
 		}
 	}
@@ -165,6 +166,11 @@ func (c *compacted) compare(rt *rapid.T, w *twin) {
 	for i, e := range w.entries[:cleaned] {
 		if e.state != control && there[i] && (e.state == aborted || known[e.key] != i) {
 			rt.Fatalf("offset %d, %q, is there behind a compaction up to %d", i, e.text, cleaned)
+		}
+	}
+	for i := range there {
+		if e := w.entries[i]; e.state == committed && !there[e.marker] {
+			rt.Fatalf("offset %d, %q, is there, the marker of its transaction at %d is gone", i, e.text, e.marker)
 		}
 	}
 	for from := range b.Stable {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,23 +11,18 @@ import (
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
-// clock is a time of day that tests move.
-type clock struct{ atomic.Int64 }
+// clock is a clock moved by the test, with what tests of old records say.
+type clock struct{ *manualClock }
 
-func newClock() *clock {
-	c := &clock{}
-	c.Store(1_700_000_000_000)
-	return c
-}
+func newClock() clock { return clock{newManualClock()} }
 
-func (c *clock) now() time.Time          { return time.UnixMilli(c.Load()) }
-func (c *clock) use(o *Options)          { o.Now = c.now }
-func (c *clock) advance(d time.Duration) { c.Add(d.Milliseconds()) }
+func (c clock) use(o *Options)          { o.Now = c.now }
+func (c clock) advance(d time.Duration) { c.add(d.Milliseconds()) }
 
 // dated is a batch of one keyed record with the time of the clock, or one off it.
-func (c *clock) dated(off time.Duration, key, value string) batch.View {
+func (c clock) dated(off time.Duration, key, value string) batch.View {
 	b := batch.NewBuilder(batch.BuilderOptions{})
-	b.Add(batch.NewRecord{Timestamp: model.Timestamp(c.Load() + off.Milliseconds()), Key: []byte(key), Value: []byte(value)})
+	b.Add(batch.NewRecord{Timestamp: model.Timestamp(c.millis.Load() + off.Milliseconds()), Key: []byte(key), Value: []byte(value)})
 	v, err := b.Build()
 	if err != nil {
 		panic(err)
