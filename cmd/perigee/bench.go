@@ -203,7 +203,7 @@ func (o *benchOptions) check() error {
 
 // produceOptions are those of the produce verb, checked before.
 func (o *benchOptions) produceOptions() []kgo.Opt {
-	produce := produceOptions{acks: o.acks, codec: o.codec, partition: -1, timeout: time.Minute}
+	produce := produceOptions{acks: o.acks, codec: o.codec, partition: -1}
 	opts, _ := produce.clientOptions()
 	return append(opts, kgo.ProducerLinger(o.linger), kgo.RecordPartitioner(kgo.StickyPartitioner()))
 }

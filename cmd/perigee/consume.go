@@ -126,6 +126,15 @@ func (s startSpec) forGroup() kgo.Offset {
 	return kgo.NewOffset().At(s.number)
 }
 
+// atTime asks for the offsets of the time, if it is one.
+func (s startSpec) atTime(ctx context.Context, admin *kadm.Client, topics []string) (kadm.ListedOffsets, error) {
+	if s.base != '@' {
+		return nil, nil
+	}
+	listed, err := admin.ListOffsetsAfterMilli(ctx, s.number, topics...)
+	return listed, wrap("list offsets by time", err)
+}
+
 // in resolves it against a partition. at holds the offsets of the time, for '@'.
 func (s startSpec) in(tp topicPartition, b bounds, at kadm.ListedOffsets) int64 {
 	offset := s.number
@@ -213,12 +222,19 @@ type consumption struct {
 	printer *printer
 	start   startSpec
 	client  *kgo.Client
+	// admin asks questions. It has connections of its own: on the consumer's they
+	// would wait behind a fetch that waits for records.
+	admin   *kgo.Client
 	printed int
 	ends    *ends // nil without -e
 }
 
 func (c *consumption) run(ctx context.Context, topics []string) error {
 	var err error
+	if c.admin, err = c.session.open(ctx); err != nil {
+		return err
+	}
+	defer c.admin.Close()
 	if c.options.group != "" {
 		err = c.openGroup(ctx, topics)
 	} else {
@@ -252,12 +268,7 @@ func (c *consumption) clientOptions() []kgo.Opt {
 // openDirect resolves -o for every partition itself, so that where it begins and, with
 // -e, ends is fixed before the first record.
 func (c *consumption) openDirect(ctx context.Context, topics []string) error {
-	admin, err := c.session.open(ctx)
-	if err != nil {
-		return err
-	}
-	positions, ends, err := c.resolve(ctx, kadm.NewClient(admin), topics)
-	admin.Close()
+	positions, ends, err := c.resolve(ctx, topics)
 	if err != nil {
 		return err
 	}
@@ -285,7 +296,8 @@ func (c *consumption) openDirect(ctx context.Context, topics []string) error {
 }
 
 // resolve returns where each chosen partition begins and ends.
-func (c *consumption) resolve(ctx context.Context, admin *kadm.Client, names []string) (positions, ends map[topicPartition]int64, err error) {
+func (c *consumption) resolve(ctx context.Context, names []string) (positions, ends map[topicPartition]int64, err error) {
+	admin := kadm.NewClient(c.admin)
 	topics, err := findTopics(ctx, admin, c.out, names, c.options.regex, !c.options.regex)
 	if err != nil || len(topics) == 0 {
 		return nil, nil, err
@@ -294,11 +306,9 @@ func (c *consumption) resolve(ctx context.Context, admin *kadm.Client, names []s
 	if err != nil {
 		return nil, nil, err
 	}
-	var at kadm.ListedOffsets
-	if c.start.base == '@' {
-		if at, err = admin.ListOffsetsAfterMilli(ctx, c.start.number, topicNames(topics)...); err != nil {
-			return nil, nil, fmt.Errorf("list offsets by time: %w", err)
-		}
+	at, err := c.start.atTime(ctx, admin, topicNames(topics))
+	if err != nil {
+		return nil, nil, err
 	}
 	positions, ends = map[topicPartition]int64{}, map[topicPartition]int64{}
 	for _, d := range topics {
@@ -330,12 +340,7 @@ func (c *consumption) openGroup(ctx context.Context, topics []string) error {
 		opts = append(opts, kgo.ConsumeRegex())
 	}
 	if c.options.exitAtEnd {
-		admin, err := c.session.open(ctx)
-		if err != nil {
-			return err
-		}
-		positions, ends, err := c.resolve(ctx, kadm.NewClient(admin), topics)
-		admin.Close()
+		positions, ends, err := c.resolve(ctx, topics)
 		if err != nil {
 			return err
 		}
@@ -376,7 +381,7 @@ func (c *consumption) loop(ctx context.Context) error {
 			continue
 		}
 		if fetches.NumRecords() == 0 {
-			if err := c.ends.lookPast(ctx, c.client); err != nil {
+			if err := c.ends.lookPast(ctx, c.admin); err != nil {
 				return err
 			}
 		}

@@ -255,18 +255,18 @@ type deletedOffset struct {
 
 func newGroupDeleteOffsetsCommand(s *session) *cobra.Command {
 	var topics []string
+	var chosen map[string][]int32
 	c := &cobra.Command{
 		Use:   "delete-offsets GROUP -t TOPIC[:PARTITION,...]",
 		Short: "Forget a group's committed offsets of topics it is not subscribed to",
 		Args:  arguments(cobra.ExactArgs(1)),
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			if chosen, err = parseSelection(topics); err == nil && len(chosen) == 0 {
+				err = usagef("-t is needed")
+			}
+			return err
+		},
 		RunE: s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
-			chosen, err := parseSelection(topics)
-			if err != nil {
-				return err
-			}
-			if len(chosen) == 0 {
-				return usagef("-t is needed")
-			}
 			committed, err := admin.FetchOffsets(ctx, args[0])
 			if err != nil {
 				return fmt.Errorf("fetch offsets: %w", err)

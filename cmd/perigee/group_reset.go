@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // Moving a group's offsets has three steps: choose the partitions, plan where each
@@ -67,8 +68,8 @@ func newGroupResetCommand(s *session) *cobra.Command {
 	f.StringVar(&o.fromFile, "from-file", "", "to what a CSV file says: topic,partition,offset")
 	f.BoolVar(&execute, "execute", false, "do it")
 	targets := []string{"to-earliest", "to-latest", "to-current", "to-offset", "to-datetime", "by-duration", "shift-by", "from-file"}
-	c.RunE = s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
-		chosen := ""
+	chosen := ""
+	c.PreRunE = func(*cobra.Command, []string) error {
 		for _, t := range targets {
 			if f.Changed(t) && chosen != "" {
 				return usagef("--%s and --%s exclude each other", chosen, t)
@@ -83,6 +84,9 @@ func newGroupResetCommand(s *session) *cobra.Command {
 		if len(topics) == 0 && !allTopics && chosen != "from-file" {
 			return usagef("-t TOPIC or --all-topics is needed")
 		}
+		return nil
+	}
+	c.RunE = s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
 		r := &reset{admin: admin, group: args[0], target: chosen, options: o}
 		plan, err := r.plan(ctx, topics)
 		if err != nil {
@@ -108,7 +112,7 @@ type reset struct {
 // plan decides where each partition goes and changes nothing.
 func (r *reset) plan(ctx context.Context, selection []string) ([]resetOffset, error) {
 	committed, err := r.admin.FetchOffsets(ctx, r.group)
-	if err != nil {
+	if err != nil && !isCode(err, kerr.GroupIDNotFound) { // a group may begin with a reset
 		return nil, fmt.Errorf("fetch offsets: %w", err)
 	}
 	wanted, err := r.wanted(ctx, selection, committed)

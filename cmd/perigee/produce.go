@@ -51,7 +51,7 @@ func newProduceCommand(s *session) *cobra.Command {
 	f.BoolVarP(&o.tombstones, "tombstone", "Z", false, "empty values are null")
 	f.StringVar(&o.txn, "txn", "", "transactional id: all of stdin in one transaction")
 	f.StringVarP(&o.output, "output", "o", "", "print a line per record written: json or a format")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long a record may wait for its acknowledgement")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "give up when the broker acknowledges nothing for that long")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p, err := newProduction(c, s, &o, strings.Join(args, ""))
 		if err != nil {
@@ -77,10 +77,14 @@ type production struct {
 	headers []kgo.RecordHeader
 	report  []piece // of -o, unless it is json
 
-	mu struct { // written by the client's goroutines
+	mu struct { // the client acknowledges on its own goroutines
 		sync.Mutex
 		failures int
+		unacked  int
 	}
+	// silence fires when the broker has been silent for --timeout while records wait.
+	// The library's own timeout counts from a record's timestamp, which may be old.
+	silence *time.Timer
 }
 
 func newProduction(c *cobra.Command, s *session, o *produceOptions, topic string) (*production, error) {
@@ -116,7 +120,7 @@ func newProduction(c *cobra.Command, s *session, o *produceOptions, topic string
 }
 
 func (o *produceOptions) clientOptions() ([]kgo.Opt, error) {
-	opts := []kgo.Opt{kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(o.timeout), kgo.MaxBufferedBytes(64 << 20)}
+	opts := []kgo.Opt{kgo.AllowAutoTopicCreation(), kgo.MaxBufferedBytes(64 << 20)}
 	switch o.acks {
 	case "all", "-1":
 	case "1":
@@ -187,6 +191,12 @@ func (p *production) writeAll(ctx context.Context) error {
 	if isTerminal(p.out.input) {
 		bar = progress{} // a person types: no bar between the lines
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.silence = time.AfterFunc(p.options.timeout, func() {
+		cancel(fmt.Errorf("the broker acknowledged nothing for %s", p.options.timeout))
+	})
+	p.silence.Stop() // until there is a record
 	number := 0
 	var readErr error
 	for ctx.Err() == nil {
@@ -199,14 +209,36 @@ func (p *production) writeAll(ctx context.Context) error {
 		}
 		number++
 		p.complete(r)
+		p.awaitOne()
 		p.client.Produce(ctx, r, p.acknowledged(number, bar))
 	}
 	err := p.client.Flush(ctx)
 	bar.done()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.out.failed = p.out.failed || p.mu.failures > 0
-	p.mu.Unlock()
+	if cause := context.Cause(ctx); cause != nil {
+		err = fmt.Errorf("%w; %d records are not acknowledged", cause, p.mu.unacked+p.mu.failures)
+	}
 	return errors.Join(readErr, err)
+}
+
+// awaitOne counts a record whose acknowledgement is to come.
+func (p *production) awaitOne() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.unacked++; p.mu.unacked == 1 {
+		p.silence.Reset(p.options.timeout)
+	}
+}
+
+// heardOfOneLocked is its counterpart; p.mu is held.
+func (p *production) heardOfOneLocked() {
+	if p.mu.unacked--; p.mu.unacked == 0 {
+		p.silence.Stop()
+		return
+	}
+	p.silence.Reset(p.options.timeout)
 }
 
 // complete sets what the command line says about every record.
@@ -231,10 +263,13 @@ func (p *production) acknowledged(number int, bar progress) func(*kgo.Record, er
 	return func(r *kgo.Record, err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.heardOfOneLocked()
 		bar.add(1)
 		if err != nil {
 			p.mu.failures++
-			fmt.Fprintf(p.out.errors, "perigee: record %d: %s\n", number, oneLine(err))
+			if !errors.Is(err, context.Canceled) { // then the verb says why, once
+				fmt.Fprintf(p.out.errors, "perigee: record %d: %s\n", number, oneLine(err))
+			}
 			return
 		}
 		switch {

@@ -161,7 +161,13 @@ func (p *piece) assign(r *kgo.Record, field []byte) error {
 			return fmt.Errorf("%q is not a partition", field)
 		}
 		r.Partition = int32(n)
-	case 'T', 'd':
+	case 'T':
+		ms, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number of milliseconds", field)
+		}
+		r.Timestamp = time.UnixMilli(ms)
+	case 'd':
 		t, err := parseTime(string(field), time.Now())
 		if err != nil {
 			return err

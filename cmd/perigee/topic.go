@@ -37,17 +37,18 @@ func newTopicCreateCommand(s *session) *cobra.Command {
 		ifNotExists bool
 		dryRun      bool
 	}
+	var configs map[string]*string
 	c := &cobra.Command{
 		Use:   "create TOPIC...",
 		Short: "Create topics",
 		Example: "  perigee topic create orders -p 6\n" +
 			"  perigee topic create state -c cleanup.policy=compact --if-not-exists",
 		Args: arguments(cobra.MinimumNArgs(1)),
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			configs, err = parsePairs("-c", o.configs)
+			return err
+		},
 		RunE: s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
-			configs, err := parsePairs("-c", o.configs)
-			if err != nil {
-				return err
-			}
 			create := admin.CreateTopics
 			if o.dryRun {
 				create = admin.ValidateCreateTopics
@@ -62,7 +63,7 @@ func newTopicCreateCommand(s *session) *cobra.Command {
 			}
 			t := table{header: []string{"TOPIC", "PARTITIONS", "REPLICAS", "STATUS"}}
 			for _, r := range results {
-				t.add(r.Topic, r.Partitions, r.Replicas, r.Status)
+				t.add(r.Topic, noneIsDash(int64(r.Partitions)), noneIsDash(int64(r.Replicas)), r.Status)
 			}
 			return out.print(results, t)
 		}),
@@ -78,7 +79,7 @@ func newTopicCreateCommand(s *session) *cobra.Command {
 func createdStatus(out *output, r kadm.CreateTopicResponse, ifNotExists, dryRun bool) createdTopic {
 	t := createdTopic{Topic: r.Topic, Partitions: r.NumPartitions, Replicas: r.ReplicationFactor, Status: "created"}
 	if r.ID != (kadm.TopicID{}) {
-		t.ID = r.ID.String()
+		t.ID = topicID(r.ID)
 	}
 	switch {
 	case ifNotExists && isCode(r.Err, kerr.TopicAlreadyExists):
@@ -116,7 +117,7 @@ func newTopicListCommand(s *session) *cobra.Command {
 			results := []listedTopic{}
 			t := table{header: []string{"TOPIC", "PARTITIONS", "REPLICAS"}}
 			for _, d := range topics {
-				r := listedTopic{d.Topic, d.ID.String(), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}
+				r := listedTopic{d.Topic, topicID(d.ID), len(d.Partitions), d.Partitions.NumReplicas(), d.IsInternal}
 				results = append(results, r)
 				t.add(r.Topic, r.Partitions, r.Replicas)
 			}
@@ -192,20 +193,20 @@ func newTopicAlterCommand(s *session) *cobra.Command {
 		partitions int
 		dryRun     bool
 	}
+	var changes []kadm.AlterConfig
 	c := &cobra.Command{
 		Use:   "alter TOPIC...",
 		Short: "Change settings, add partitions",
 		Example: "  perigee topic alter orders --set retention.ms=86400000 --unset max.message.bytes\n" +
 			"  perigee topic alter orders --partitions 12",
 		Args: arguments(cobra.MinimumNArgs(1)),
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			if changes, err = configChanges(o.set, o.unset); err == nil && len(changes) == 0 && o.partitions == 0 {
+				err = usagef("nothing to change: use --set, --unset or --partitions")
+			}
+			return err
+		},
 		RunE: s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
-			changes, err := configChanges(o.set, o.unset)
-			if err != nil {
-				return err
-			}
-			if len(changes) == 0 && o.partitions == 0 {
-				return usagef("nothing to change: use --set, --unset or --partitions")
-			}
 			results := []alteredTopic{}
 			if len(changes) > 0 {
 				done, err := alterConfigs(ctx, admin, out, changes, o.dryRun, args)

@@ -105,7 +105,7 @@ func describeTopics(ctx context.Context, admin *kadm.Client, out *output, topics
 		})
 	}
 	for _, d := range topics {
-		r := describedTopic{Topic: d.Topic, ID: d.ID.String(), Internal: d.IsInternal, Partitions: []describedPartition{}, Configs: []describedConfig{}}
+		r := describedTopic{Topic: d.Topic, ID: topicID(d.ID), Internal: d.IsInternal, Partitions: []describedPartition{}, Configs: []describedConfig{}}
 		for _, p := range d.Partitions.Sorted() {
 			b := bounds.of(p.Topic, p.Partition)
 			described := describedPartition{p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, b.start, b.stable, b.end, -1, message(b.err)}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -173,17 +172,22 @@ func newTopicTrimCommand(s *session) *cobra.Command {
 		partitions []int32
 		yes        bool
 	}
+	var target startSpec
 	c := &cobra.Command{
 		Use:   "trim TOPIC --before OFFSET|end|@TIME",
 		Short: "Delete the records before an offset or a time",
 		Example: "  perigee topic trim orders --before @2026-11-01 --yes\n" +
 			"  perigee topic trim orders -p 0 --before 1000 --yes",
 		Args: arguments(cobra.ExactArgs(1)),
-		RunE: s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
+		PreRunE: func(*cobra.Command, []string) (err error) {
 			if o.before == "" {
 				return usagef("--before is needed")
 			}
-			plan, err := planTrim(ctx, admin, out, args[0], o.before, o.partitions)
+			target, err = parseTrim(o.before, time.Now())
+			return err
+		},
+		RunE: s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
+			plan, err := planTrim(ctx, admin, out, args[0], target, o.partitions)
 			if err != nil || len(plan) == 0 {
 				return err
 			}
@@ -199,8 +203,17 @@ func newTopicTrimCommand(s *session) *cobra.Command {
 	return c
 }
 
+// parseTrim reads --before: an offset, end or a time.
+func parseTrim(s string, now time.Time) (startSpec, error) {
+	target, err := parseStart(s, now)
+	if err != nil || s[0] == '+' || s[0] == '-' {
+		return target, usagef("--before %s: want an offset, end or @TIME", s)
+	}
+	return target, nil
+}
+
 // planTrim decides the new start of each partition and changes nothing.
-func planTrim(ctx context.Context, admin *kadm.Client, out *output, topic, before string, partitions []int32) ([]trimmedPartition, error) {
+func planTrim(ctx context.Context, admin *kadm.Client, out *output, topic string, target startSpec, partitions []int32) ([]trimmedPartition, error) {
 	topics, err := findTopics(ctx, admin, out, []string{topic}, false, true)
 	if err != nil || len(topics) == 0 {
 		return nil, err
@@ -209,7 +222,7 @@ func planTrim(ctx context.Context, admin *kadm.Client, out *output, topic, befor
 	if err != nil {
 		return nil, err
 	}
-	target, err := trimTarget(ctx, admin, topic, before)
+	at, err := target.atTime(ctx, admin, []string{topic})
 	if err != nil {
 		return nil, err
 	}
@@ -218,38 +231,15 @@ func planTrim(ctx context.Context, admin *kadm.Client, out *output, topic, befor
 	}
 	var plan []trimmedPartition
 	for _, p := range partitions {
+		tp := topicPartition{topic, p}
 		b := listed.of(topic, p)
 		if b.err != nil {
-			out.item(fmt.Sprintf("%s/%d", topic, p), b.err)
+			out.item(tp.String(), b.err)
 			continue
 		}
-		plan = append(plan, trimmedPartition{Topic: topic, Partition: p, From: b.start, Before: target(p, b)})
+		plan = append(plan, trimmedPartition{Topic: topic, Partition: p, From: b.start, Before: target.in(tp, b, at)})
 	}
 	return plan, nil
-}
-
-// trimTarget reads --before: the offset to keep first, by partition.
-func trimTarget(ctx context.Context, admin *kadm.Client, topic, before string) (func(int32, bounds) int64, error) {
-	if before == "end" {
-		return func(_ int32, b bounds) int64 { return b.end }, nil
-	}
-	if before[0] != '@' {
-		offset, err := strconv.ParseInt(before, 10, 64)
-		if err != nil || offset < 0 {
-			return nil, usagef("--before %s: want an offset, end or @TIME", before)
-		}
-		return func(int32, bounds) int64 { return offset }, nil
-	}
-	listed, err := offsetsAt(ctx, admin, before[1:], []string{topic})
-	if err != nil {
-		return nil, err
-	}
-	return func(p int32, b bounds) int64 {
-		if o, ok := listed.Lookup(topic, p); ok && o.Err == nil && o.Offset >= 0 {
-			return o.Offset
-		}
-		return b.end // every record is older
-	}, nil
 }
 
 func trim(ctx context.Context, admin *kadm.Client, out *output, plan []trimmedPartition) error {
