@@ -9,8 +9,6 @@ import (
 	"github.com/perigeemq/perigee/coordinator/catalog"
 )
 
-const keyApiVersions int16 = 18
-
 // softwareName is Kafka's rule for client software names and versions
 // (KIP-511). They end up in metrics and log lines.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)

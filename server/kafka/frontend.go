@@ -60,6 +60,13 @@ func (f *FrontEnd) Open(c *transport.Conn) transport.Session {
 // FetchSessions returns how many incremental fetch sessions exist.
 func (f *FrontEnd) FetchSessions() int { return f.fetches.count() }
 
+// API keys that are treated specially outside their handlers.
+const (
+	keyJoinGroup   int16 = 11
+	keySyncGroup   int16 = 14
+	keyApiVersions int16 = 18
+)
+
 // Errors that end a connection: the client and we do not speak the same
 // language, so nothing after the offending bytes can be trusted.
 var (
@@ -123,7 +130,15 @@ const keepBuffer = 64 << 10
 // answer turns a handler's reply into one for the transport.
 func (s *session) answer(h wire.Header, arrived time.Time, rep reply) transport.Reply {
 	return func(ctx context.Context) (transport.Output, error) {
+		if waitsForOthers(h.Key) {
+			var cancel context.CancelFunc
+			ctx, cancel = s.conn.UntilDrain(ctx)
+			defer cancel()
+		}
 		resp := rep(ctx)
+		if errors.Is(context.Cause(ctx), transport.ErrShutdown) && waitsForOthers(h.Key) {
+			return transport.Output{}, transport.ErrShutdown
+		}
 		s.metrics.Answered(h.Key, time.Since(arrived))
 		if resp == nil {
 			return transport.Output{}, nil
@@ -134,6 +149,11 @@ func (s *session) answer(h wire.Header, arrived time.Time, rep reply) transport.
 		return encode(h, resp), nil
 	}
 }
+
+// waitsForOthers reports whether an answer may take until other members of a
+// group do something. At a stop nobody does; the client is not told an error,
+// which it might take for the group's, but finds the connection closed.
+func waitsForOthers(key int16) bool { return key == keyJoinGroup || key == keySyncGroup }
 
 // encode writes a response into pooled memory. The version is the request's,
 // unless the answer is ApiVersions' for a version we do not know.

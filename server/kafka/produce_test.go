@@ -28,7 +28,9 @@ func records(t testing.TB, o batch.BuilderOptions, values ...string) []byte {
 	return view.Bytes()
 }
 
-func plain(t testing.TB, values ...string) []byte { return records(t, batch.BuilderOptions{}, values...) }
+func plain(t testing.TB, values ...string) []byte {
+	return records(t, batch.BuilderOptions{}, values...)
+}
 
 // produceRequest writes one batch to partition 0 of a topic, by name or by id.
 func produceRequest(topic *catalog.Topic, data []byte) *kmsg.ProduceRequest {

@@ -111,7 +111,15 @@ func (c *Conn) TLS() (state tls.ConnectionState, ok bool) {
 
 // Draining is closed when the server begins to shut down: a reply that waits
 // for something that may never come should answer now.
-func (c *Conn) Draining() <-chan struct{} { return c.server.draining }
+func (c *Conn) Draining() <-chan struct{} { return c.server.drained.Done() }
+
+// UntilDrain returns a context that ends with ctx and when the server begins to
+// shut down, for replies that wait by context. Call cancel when done.
+func (c *Conn) UntilDrain(ctx context.Context) (until context.Context, cancel context.CancelFunc) {
+	until, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.server.drained, func() { end(ErrShutdown) })
+	return until, func() { stop(); end(nil) }
+}
 
 // run is the read goroutine.
 func (c *Conn) run() {

@@ -91,7 +91,7 @@ func (s *Server) acceptLoop(l *Listener) {
 			}
 			select {
 			case <-time.After(pause):
-			case <-s.draining:
+			case <-s.drained.Done():
 				return
 			}
 			pause = min(2*pause, longestPause)

@@ -68,9 +68,11 @@ const (
 // Server owns listeners and their connections. Listen binds, Serve accepts,
 // Shutdown ends both; all may be called from any goroutine.
 type Server struct {
-	options  Options
-	stats    Stats
-	draining chan struct{}
+	options Options
+	stats   Stats
+
+	drained context.Context // ends when Shutdown begins
+	drain   context.CancelFunc
 
 	stop   context.CancelCauseFunc // ends every connection
 	ctx    context.Context
@@ -110,7 +112,8 @@ func NewServer(o Options) *Server {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
 	}
-	s := &Server{options: o, draining: make(chan struct{})}
+	s := &Server{options: o}
+	s.drained, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.mu.conns = make(map[*Conn]struct{})
 	s.mu.perIP = make(map[netip.Addr]int)
@@ -136,16 +139,13 @@ var ErrShutdown = errors.New("broker is shutting down")
 // error when something was cut. Calling it again is harmless.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	first := !s.mu.closed
 	s.mu.closed = true
 	listeners := s.mu.listeners
 	for c := range s.mu.conns {
 		c.stopReading()
 	}
 	s.mu.Unlock()
-	if first {
-		close(s.draining)
-	}
+	s.drain()
 	for _, l := range listeners {
 		l.socket.Close()
 	}
