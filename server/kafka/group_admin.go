@@ -57,10 +57,8 @@ func (s *session) coordinatorOf(kind int8, key string) kmsg.FindCoordinatorRespo
 	return c
 }
 
-// groupOperations are the operations that exist on a group, as DescribeGroups
-// spells sets of them: a bit for each, numbered as in ACLs (READ 3, DELETE 6,
-// DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11).
-const groupOperations = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
+// groupOperations are the operations that exist on a group.
+const groupOperations = opRead | opDelete | opDescribe | opDescribeConfigs | opAlterConfigs
 
 // describeGroups serves DescribeGroups 0 to 6: 3 adds the operations the caller
 // may perform, 4 instance ids, 5 is flexible, 6 says GROUP_ID_NOT_FOUND of a group
@@ -142,19 +140,23 @@ func matches(filter []string, name string) bool {
 }
 
 // deleteGroups serves DeleteGroups 0 to 3: 2 is flexible, 3 has room for
-// a message, which Kafka leaves empty.
+// a message, which Kafka leaves empty. A group named twice is answered once.
 func deleteGroups(s *session, r *request) reply {
 	req := r.body.(*kmsg.DeleteGroupsRequest)
-	deleted := make([]machine.Future[struct{}], len(req.Groups))
-	for i, id := range req.Groups {
-		deleted[i] = s.coordinator.DeleteGroup(id)
+	ids := make([]string, 0, len(req.Groups))
+	deleted := map[string]machine.Future[struct{}]{}
+	for _, id := range req.Groups {
+		if _, twice := deleted[id]; !twice {
+			ids = append(ids, id)
+			deleted[id] = s.coordinator.DeleteGroup(id)
+		}
 	}
 	return func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
-		for i, id := range req.Groups {
+		for _, id := range ids {
 			g := kmsg.NewDeleteGroupsResponseGroup()
 			g.Group = id
-			_, err := deleted[i].Wait(ctx)
+			_, err := deleted[id].Wait(ctx)
 			g.ErrorCode = groupCode(err)
 			resp.Groups = append(resp.Groups, g)
 		}

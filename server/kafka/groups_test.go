@@ -592,7 +592,10 @@ func TestGroupsAreDescribedListedAndDeleted(t *testing.T) {
 		r := kmsg.NewPtrDeleteGroupsRequest()
 		r.Groups = []string{"live", "simple", "simple"}
 		resp := ask[*kmsg.DeleteGroupsResponse](c, 3, r)
-		for i, want := range []*kerr.Error{kerr.NonEmptyGroup, nil, kerr.GroupIDNotFound} {
+		if len(resp.Groups) != 2 {
+			t.Fatalf("answered %+v", resp.Groups)
+		}
+		for i, want := range []*kerr.Error{kerr.NonEmptyGroup, nil} {
 			wantCode(t, resp.Groups[i].Group, resp.Groups[i].ErrorCode, want)
 		}
 	})
