@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"unicode/utf16"
 
@@ -14,14 +15,18 @@ import (
 const offsetsShards = 50
 
 // shardOf places a key among the partitions of an internal topic as Kafka does,
-// so that tools which compute the partition of a group find it: Java's
-// String.hashCode without its sign, modulo the partitions.
+// so that tools which compute the partition of a group find it: the absolute
+// value of Java's String.hashCode, 0 for the one number that has none, modulo
+// the partitions.
 func shardOf(key string, shards int32) int32 {
 	var h int32
 	for _, unit := range utf16.Encode([]rune(key)) {
 		h = 31*h + int32(unit)
 	}
-	return (h & 0x7fffffff) % shards
+	if h == math.MinInt32 {
+		return 0
+	}
+	return max(h, -h) % shards
 }
 
 // holdAscending locks shards for one decision that concerns several, each once,
