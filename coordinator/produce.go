@@ -56,10 +56,21 @@ func (t *transactions) Produce(p Produce) (*storage.Pending, error) {
 		return nil, err
 	}
 	pending, err := t.o.Engine.Append(appends...)
-	if !errors.Is(err, storage.ErrTxnNotOpen) {
+	if !p.mayOpen(err) {
 		return pending, err
 	}
 	return t.openAndProduce(p)
+}
+
+// mayOpen reports whether the partition refused because it knows no transaction
+// of this producer and epoch. One of another epoch is no better than none: who
+// is right is for the coordinator to say.
+func (p Produce) mayOpen(refusal error) bool {
+	if errors.Is(refusal, storage.ErrTxnNotOpen) {
+		return true
+	}
+	_, partitions := p.transactional()
+	return errors.Is(refusal, storage.ErrInvalidTxnState) && len(partitions) > 0
 }
 
 // appends translates the batches for the engine.

@@ -388,3 +388,17 @@ func TestSyncsPerTransaction(t *testing.T) {
 		}
 	}
 }
+
+// An epoch nobody was given is fenced, also where a transaction of the real one
+// is open.
+func TestProduceWithAnEpochOfTheFuture(t *testing.T) {
+	w := newTxnWorld(t, vfs.NewMemory())
+	p := w.init("a")
+	w.produce("a", p, 0, 0, "x")
+	for _, version := range []txn.Version{txn.V0, txn.V2} {
+		_, err := w.produceV(version, "a", model.ProducerIdentity{ID: p.ID, Epoch: p.Epoch + 1}, 0, 0, "y")
+		w.is(err, txn.ErrFenced)
+	}
+	w.end("a", p, txn.Commit)
+	w.sees(0, "x")
+}

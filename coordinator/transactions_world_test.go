@@ -57,7 +57,7 @@ const worldPartitions = 3
 // so rare that only the test runs them.
 func tryWorld(t testing.TB, fs vfs.FS, tune ...func(*storage.Options)) (*txnWorld, error) {
 	w := &txnWorld{TB: t, clock: &testClock{now: time.UnixMilli(1_700_000_000_000)}, level: txn.V2, topic: model.TopicID{1, 15: 9}}
-	o := storage.Options{FS: fs, Dir: "data", ReserveBytes: -1, Now: w.clock.Now}
+	o := storage.Options{FS: fs, ReserveBytes: -1, Now: w.clock.Now}
 	for _, f := range tune {
 		f(&o)
 	}
