@@ -34,6 +34,8 @@ type Options struct {
 	// Kafka, when set, is listened on instead of Config's Kafka listeners: for
 	// brokers inside another program, which dial it.
 	Kafka *transport.MemoryListener
+	// MoonMQ is what the MoonMQ listener knows beside Config.
+	MoonMQ MoonMQ
 	// Build is shown by metrics and at start.
 	Build metrics.Build
 }
@@ -57,6 +59,7 @@ type Broker struct {
 	kafka       *kafka.FrontEnd
 	sockets     *transport.Server
 	listeners   []*transport.Listener
+	moonmq      *moonSide // nil when it is off
 	admin       *admin.Server
 	disk        *vfs.Disk // nil when Options.FS is set
 
@@ -113,6 +116,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		return err
 	}
 	b.openFrontEnds()
+	b.openMoonMQ()
 	b.sockets.Serve()
 	b.started = time.Now()
 	b.ready.Store(nil)
@@ -132,6 +136,9 @@ func (b *Broker) bind() error {
 			return err
 		}
 	} else if err := b.bindKafka(); err != nil {
+		return err
+	}
+	if err := b.bindMoonMQ(); err != nil {
 		return err
 	}
 	return b.bindAdmin()
@@ -159,8 +166,12 @@ func (b *Broker) bindAdmin() error {
 		SyncLatency:   &b.syncLatency,
 		MaxPartitions: maxPartitionSeries,
 	}
+	collectors := []prometheus.Collector{collector}
+	if b.moonmq != nil {
+		collectors = append(collectors, b.moonmq.metrics)
+	}
 	var err error
-	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Ready: b.Ready, Collectors: []prometheus.Collector{collector}})
+	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Ready: b.Ready, Collectors: collectors})
 	return err
 }
 
@@ -291,6 +302,7 @@ func (b *Broker) close(ctx context.Context) error {
 	var problems []error
 	if b.sockets != nil {
 		drain, cancel := context.WithTimeout(ctx, drainTime)
+		b.closeMoonMQ(drain)
 		if err := b.sockets.Shutdown(drain); err != nil {
 			b.log.Warn().Msg("connections were cut that still waited for an answer")
 		}

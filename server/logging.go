@@ -91,6 +91,9 @@ func (b *Broker) sayReady(took time.Duration) {
 		}
 		e.Msg("listening")
 	}
+	if b.moonmq != nil {
+		b.log.Info().Str("protocol", "moonmq").Str("bound", b.MoonMQAddr().String()).Bool("tls", b.moonmq.listener.TLS != nil).Msg("listening")
+	}
 	if b.admin != nil {
 		b.log.Info().Str("protocol", "http").Str("bound", b.admin.Addr().String()).Msg("listening")
 	}

@@ -1,0 +1,215 @@
+package moonmq
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	wire "github.com/perigeemq/perigee/protocol/moonmq"
+	"github.com/perigeemq/perigee/server/access"
+	"github.com/perigeemq/perigee/server/transport"
+)
+
+// Metrics counts what the original broker counts, under its names and labels, so
+// that its dashboards go on working, and what it has no name for. It is a
+// prometheus.Collector; counting is safe from any goroutine.
+type Metrics struct {
+	open, accepted       atomic.Int64
+	bytesSent, framesOut atomic.Int64
+	txnOpen              atomic.Int64
+
+	mu       sync.Mutex
+	counts   map[series]int64
+	dispatch map[wire.Op]*durations
+}
+
+// series is a counter with labels; unused labels are empty.
+type series struct {
+	name           string
+	label1, label2 string
+}
+
+// buckets are the original's, in seconds.
+var buckets = []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5}
+
+// durations is a histogram.
+type durations struct {
+	counts []uint64 // by bucket, not cumulated; one more for the rest
+	count  uint64
+	sum    float64
+}
+
+// txnEvent labels the transaction counters.
+type txnEvent string
+
+const (
+	txnBegun     txnEvent = "moonmq_txn_begun_total"
+	txnCommitted txnEvent = "moonmq_txn_committed_total"
+	txnAborted   txnEvent = "moonmq_txn_aborted_total"
+	txnTimedOut  txnEvent = "moonmq_txn_timed_out_total"
+	txnFenced    txnEvent = "moonmq_txn_fenced_total"
+)
+
+// families describe the counters: their labels and help, by name.
+var families = map[string]struct {
+	labels []string
+	help   string
+}{
+	"moonmq_connections_closed_total": {[]string{"reason"}, "Connections that ended."},
+	"moonmq_frames_received_total":    {[]string{"op"}, "Frames received."},
+	"moonmq_produce_records_total":    {[]string{"topic"}, "Records appended."},
+	"moonmq_idempotent_produce_total": {[]string{"topic"}, "Idempotent produces, repeated ones included."},
+	"moonmq_produce_batches_total":    {[]string{"topic"}, "Batches appended."},
+	"moonmq_fetch_records_total":      {[]string{"topic"}, "Records delivered."},
+	"moonmq_nack_total":               {[]string{"topic"}, "Records given back."},
+	"moonmq_dlq_records_total":        {[]string{"topic"}, "Records moved to a dead-letter topic, by source topic."},
+	"moonmq_oversize_records_total":   {[]string{"topic"}, "Records longer than a MoonMQ client can read, skipped or dead-lettered."},
+	"moonmq_authz_denied_total":       {[]string{"resource", "operation"}, "Requests refused for want of a permission."},
+	"moonmq_quota_throttled_total":    {[]string{"scope", "dimension"}, "Requests refused for a quota."},
+	"moonmq_auth_success_total":       {[]string{"mechanism"}, "Logins."},
+	"moonmq_auth_failures_total":      {[]string{"mechanism"}, "Failed logins."},
+	string(txnBegun):                  {nil, "Transactions begun."},
+	string(txnCommitted):              {nil, "Transactions committed."},
+	string(txnAborted):                {nil, "Transactions aborted by their session or its end."},
+	string(txnTimedOut):               {nil, "Transactions aborted for taking too long."},
+	string(txnFenced):                 {nil, "Requests refused because a newer session has the producer's name."},
+}
+
+// NewMetrics returns counters at zero.
+func NewMetrics() *Metrics {
+	return &Metrics{counts: map[series]int64{}, dispatch: map[wire.Op]*durations{}}
+}
+
+func (m *Metrics) add(s series, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[s] += int64(n)
+}
+
+func (m *Metrics) opened() {
+	m.open.Add(1)
+	m.accepted.Add(1)
+}
+
+func (m *Metrics) closed(reason string) {
+	m.open.Add(-1)
+	m.add(series{name: "moonmq_connections_closed_total", label1: reason}, 1)
+}
+
+func opLabel(op wire.Op) string { return fmt.Sprintf("0x%02x", uint8(op)) }
+
+func (m *Metrics) received(op wire.Op) {
+	if _, known := table[op]; !known {
+		op = 0 // unknown numbers share a series: a client must not make new ones
+	}
+	m.add(series{name: "moonmq_frames_received_total", label1: opLabel(op)}, 1)
+}
+
+func (m *Metrics) dispatched(op wire.Op, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := table[op]; !known {
+		op = 0
+	}
+	d := m.dispatch[op]
+	if d == nil {
+		d = &durations{counts: make([]uint64, len(buckets)+1)}
+		m.dispatch[op] = d
+	}
+	d.observe(took.Seconds())
+}
+
+func (d *durations) observe(seconds float64) {
+	at := 0
+	for at < len(buckets) && seconds > buckets[at] {
+		at++
+	}
+	d.counts[at]++
+	d.count++
+	d.sum += seconds
+}
+
+func (m *Metrics) sent(o transport.Output) {
+	for _, p := range o.Parts {
+		m.bytesSent.Add(int64(len(p.Bytes)))
+		m.framesOut.Add(1)
+	}
+}
+
+func (m *Metrics) produced(topic string, n int) {
+	m.add(series{name: "moonmq_produce_records_total", label1: topic}, n)
+}
+
+func (m *Metrics) idempotent(topic string) {
+	m.add(series{name: "moonmq_idempotent_produce_total", label1: topic}, 1)
+}
+
+func (m *Metrics) batch(topic string) {
+	m.add(series{name: "moonmq_produce_batches_total", label1: topic}, 1)
+}
+
+func (m *Metrics) fetched(topic string, n int) {
+	m.add(series{name: "moonmq_fetch_records_total", label1: topic}, n)
+}
+
+func (m *Metrics) nacked(topic string) { m.add(series{name: "moonmq_nack_total", label1: topic}, 1) }
+
+func (m *Metrics) dead(topic string) {
+	m.add(series{name: "moonmq_dlq_records_total", label1: topic}, 1)
+}
+
+func (m *Metrics) oversized(topic string) {
+	m.add(series{name: "moonmq_oversize_records_total", label1: topic}, 1)
+}
+
+func (m *Metrics) login(mechanism string, ok bool) {
+	name := "moonmq_auth_failures_total"
+	if ok {
+		name = "moonmq_auth_success_total"
+	}
+	m.add(series{name: name, label1: mechanism}, 1)
+}
+
+func (m *Metrics) denied(r access.ResourceType, op access.Operation) {
+	m.add(series{"moonmq_authz_denied_total", resourceName(r), operationName(op)}, 1)
+}
+
+func (m *Metrics) throttled(scope string, dim Dimension) {
+	m.add(series{"moonmq_quota_throttled_total", scope, string(dim)}, 1)
+}
+
+func (m *Metrics) transaction(e txnEvent) { m.add(series{name: string(e)}, 1) }
+
+// Describe implements prometheus.Collector: the series are made as they come.
+func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	single := func(name, help string, kind prometheus.ValueType, v float64) {
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), kind, v)
+	}
+	single("moonmq_connections_open", "Connections open now.", prometheus.GaugeValue, float64(m.open.Load()))
+	single("moonmq_connections_accepted_total", "Connections let in.", prometheus.CounterValue, float64(m.accepted.Load()))
+	single("moonmq_bytes_sent_total", "Bytes of frames sent.", prometheus.CounterValue, float64(m.bytesSent.Load()))
+	single("moonmq_frames_sent_total", "Answers and pushes sent.", prometheus.CounterValue, float64(m.framesOut.Load()))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s, n := range maps.All(m.counts) {
+		f := families[s.name]
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(s.name, f.help, f.labels, nil),
+			prometheus.CounterValue, float64(n), []string{s.label1, s.label2}[:len(f.labels)]...)
+	}
+	desc := prometheus.NewDesc("moonmq_dispatch_duration_seconds", "Time requests take on the connection's goroutine.", []string{"op"}, nil)
+	for op, d := range m.dispatch {
+		cumulated, upTo := map[float64]uint64{}, uint64(0)
+		for i, b := range buckets {
+			upTo += d.counts[i]
+			cumulated[b] = upTo
+		}
+		to <- prometheus.MustNewConstHistogram(desc, d.count, d.sum, cumulated, opLabel(op))
+	}
+}
