@@ -54,8 +54,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func newRootCommand() *cobra.Command {
 	s := newSession()
 	root := newFamily("perigee", "A durable Kafka and MoonMQ broker, and its command line",
-		newServeCommand(),
-		newServeCommand(), newTopicCommand(s), newProduceCommand(s), newConsumeCommand(s), newGroupCommand(s),
+		newServeCommand(), newConfigCommand(s), newTopicCommand(s), newProduceCommand(s), newConsumeCommand(s), newGroupCommand(s),
 		newTxnCommand(s), newClusterCommand(s), newBenchCommand(s), newVersionCommand(s))
 	s.addFlags(root.PersistentFlags())
 	root.SilenceErrors, root.SilenceUsage = true, true

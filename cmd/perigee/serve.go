@@ -1,25 +1,14 @@
 package main
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/perigeemq/perigee/server"
-	"github.com/perigeemq/perigee/server/config"
 	"github.com/perigeemq/perigee/server/metrics"
 )
 
-// serveFlags are the sources of the broker's settings on the command line.
-type serveFlags struct {
-	config, properties string
-	dataDir            string
-	kafka, moonmq, web string
-	set                []string
-}
-
 func newServeCommand() *cobra.Command {
-	var f serveFlags
+	var f settingFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a broker",
@@ -34,7 +23,7 @@ and flags; the later ones win. "perigee config docs" lists them.`,
   perigee serve --config perigee.yaml --set log.retention.ms=3600000`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			loaded, err := config.Load(f.sources())
+			loaded, err := f.load()
 			if err != nil {
 				return err
 			}
@@ -47,29 +36,6 @@ and flags; the later ones win. "perigee config docs" lists them.`,
 			})
 		},
 	}
-	flags := c.Flags()
-	flags.StringVar(&f.config, "config", os.Getenv("PERIGEE_CONFIG"), "YAML file with settings")
-	flags.StringVar(&f.properties, "kafka-properties", "", "Kafka server.properties to take settings from")
-	flags.StringVar(&f.dataDir, "data-dir", "", "directory for all data (default ./perigee-data)")
-	flags.StringVar(&f.kafka, "kafka-listen", "", "HOST:PORT for Kafka clients (default 127.0.0.1:9092)")
-	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
-	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
-	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
+	f.add(c.Flags())
 	return c
-}
-
-// sources puts the command line's sources together.
-func (f *serveFlags) sources() config.Sources {
-	s := config.Sources{Properties: f.properties, File: f.config, Environ: os.Environ(), Set: f.set}
-	for _, flag := range []struct{ name, key, value string }{
-		{"--data-dir", "log.dirs", f.dataDir},
-		{"--kafka-listen", "perigee.kafka.listen", f.kafka},
-		{"--moonmq-listen", "moonmq.listen", f.moonmq},
-		{"--http-listen", "perigee.http.listen", f.web},
-	} {
-		if flag.value != "" {
-			s.Flags = append(s.Flags, config.Raw{Name: flag.key, Value: flag.value, Origin: flag.name})
-		}
-	}
-	return s
 }

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/perigeemq/perigee/server/config"
+)
+
+// settingFlags are where the broker's settings come from, on the command line.
+type settingFlags struct {
+	config, properties string
+	dataDir            string
+	kafka, moonmq, web string
+	set                []string
+}
+
+func (f *settingFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config, "config", os.Getenv("PERIGEE_CONFIG"), "YAML file with settings")
+	flags.StringVar(&f.properties, "kafka-properties", "", "Kafka server.properties to take settings from")
+	flags.StringVar(&f.dataDir, "data-dir", "", "directory for all data (default ./perigee-data)")
+	flags.StringVar(&f.kafka, "kafka-listen", "", "HOST:PORT for Kafka clients (default 127.0.0.1:9092)")
+	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
+	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
+	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
+}
+
+// load reads and checks all sources. What is wrong with them is a usage error,
+// one line each.
+func (f *settingFlags) load() (*config.Loaded, error) {
+	loaded, err := config.Load(f.sources())
+	if _, wrong := errors.AsType[config.Problems](err); wrong {
+		return nil, &usageError{err: err, complete: true}
+	}
+	return loaded, err
+}
+
+func (f *settingFlags) sources() config.Sources {
+	s := config.Sources{Properties: f.properties, File: f.config, Environ: os.Environ(), Set: f.set}
+	for _, flag := range []struct{ name, key, value string }{
+		{"--data-dir", "log.dirs", f.dataDir},
+		{"--kafka-listen", "perigee.kafka.listen", f.kafka},
+		{"--moonmq-listen", "moonmq.listen", f.moonmq},
+		{"--http-listen", "perigee.http.listen", f.web},
+	} {
+		if flag.value != "" {
+			s.Flags = append(s.Flags, config.Raw{Name: flag.key, Value: flag.value, Origin: flag.name})
+		}
+	}
+	return s
+}
+
+func newConfigCommand(s *session) *cobra.Command {
+	return newFamily("config", "Check, print and explain the broker's settings",
+		newConfigCheckCommand(), newConfigPrintCommand(s), newConfigDocsCommand())
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	var f settingFlags
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check the settings serve would start with",
+		Long: `Read the settings as "perigee serve" with the same flags would, and report everything
+that is wrong with them, with file and line. Exits with 2 if anything is.`,
+		Example: "  perigee config check --config perigee.yaml",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			loaded, err := f.load()
+			if err != nil {
+				return err
+			}
+			for _, warning := range loaded.Warnings {
+				fmt.Fprintf(c.OutOrStdout(), "warning: %s\n", warning)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "ok: %d settings given, all others default\n", len(loaded.Static.Given()))
+			return nil
+		},
+	}
+	f.add(c.Flags())
+	return c
+}
+
+// printedSetting is a setting as config print shows it.
+type printedSetting struct {
+	Name   string  `json:"name"`
+	Value  *string `json:"value"` // null when there is none, and for secrets
+	Origin string  `json:"origin"`
+}
+
+func newConfigPrintCommand(s *session) *cobra.Command {
+	var f settingFlags
+	var given bool
+	c := &cobra.Command{
+		Use:     "print",
+		Short:   "Print the settings serve would start with, and where each comes from",
+		Example: "  perigee config print --config perigee.yaml --given",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			out, err := s.output(c)
+			if err != nil {
+				return err
+			}
+			loaded, err := f.load()
+			if err != nil {
+				return err
+			}
+			settings := printedSettings(loaded.Static, given)
+			t := table{header: []string{"SETTING", "VALUE", "ORIGIN"}}
+			for _, p := range settings {
+				value := "null"
+				if p.Value != nil {
+					value = *p.Value
+				}
+				t.add(p.Name, value, p.Origin)
+			}
+			return out.print(settings, t)
+		},
+	}
+	f.add(c.Flags())
+	c.Flags().BoolVar(&given, "given", false, "only what was given, not the defaults")
+	return c
+}
+
+func printedSettings(static *config.Static, given bool) []printedSetting {
+	settings := []printedSetting{}
+	for _, k := range config.BrokerTable.Keys() {
+		p := printedSetting{Name: k.Name, Origin: "default"}
+		if set, ok := static.Lookup(k.Name); ok {
+			p.Origin = set.Origin
+		} else if given {
+			continue
+		}
+		if r := (config.Values{Static: static}).Broker(k); !r.Null {
+			p.Value = &r.Value
+		}
+		settings = append(settings, p)
+	}
+	return settings
+}
+
+func newConfigDocsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "docs",
+		Short: "Print the page that explains every setting, as Markdown",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(c *cobra.Command, _ []string) error { return config.WriteMarkdown(c.OutOrStdout()) },
+	}
+}
