@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/invariant"
 	"github.com/perigeemq/perigee/storage/journal"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/producer"
@@ -49,6 +50,9 @@ type Append struct {
 func (e *Engine) Append(appends ...Append) (*Pending, error) {
 	if err := e.usable(); err != nil {
 		return nil, err
+	}
+	if len(appends) == 0 {
+		return &Pending{}, nil
 	}
 	if err := e.space.admit(appends); err != nil {
 		return nil, err
@@ -421,6 +425,8 @@ func (e *Engine) journalError(err error) error {
 func (e *Engine) commit(items []staged, now int64) {
 	for i := range items {
 		if s := &items[i]; !s.Duplicate {
+			invariant.Check(int64(s.Base) == s.p.end.Load(), "an append leaves a gap", int64(s.Base), s.p.end.Load())
+			invariant.Check(s.pos == s.segment.Size(), "a batch is not behind the one before", s.pos, s.segment.Size())
 			s.p.commitLocked(&s.h, s.segment, now)
 			if s.h.ProducerID != model.NoProducerID {
 				s.p.mu.producers.Apply(&s.state, s.plan, now)

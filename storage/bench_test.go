@@ -176,4 +176,3 @@ func BenchmarkCleanStart(b *testing.B) {
 	}
 	b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms/start")
 }
-

@@ -173,9 +173,25 @@ func crashAnywhere(t *testing.T, seed uint64, steps int) {
 	}
 }
 
+// interrupt lets a recovery come some way and cuts the power again.
+func (s *script) interrupt(fs *vfs.Memory) *vfs.Memory {
+	fault := vfs.NewFault(fs)
+	fault.StopAfter(s.rng.IntN(30))
+	e, err := Open(s.t.Context(), Options{FS: fault, JournalFileBytes: 16 << 10, ReserveBytes: -1})
+	if err == nil {
+		e.Close(context.Background())
+	} else if !errors.Is(err, vfs.ErrStopped) {
+		s.t.Errorf("open, to be interrupted: %v", err)
+	}
+	return fs.Crash(s.rng)
+}
+
 // check recovers twice, with another crash in between, and appends afterwards.
 func (s *script) check(m *moment) {
 	t := s.t
+	if s.rng.IntN(3) == 0 {
+		m.fs = s.interrupt(m.fs)
+	}
 	e, err := Open(t.Context(), Options{FS: m.fs, JournalFileBytes: 16 << 10, ReserveBytes: -1})
 	if err != nil {
 		t.Errorf("open: %v", err)

@@ -131,7 +131,8 @@ func (e *Engine) poisonThen(cause error, when func(announce func())) error {
 }
 
 // OpenPartition returns the partition's handle, new or known; the last
-// configuration given wins. There is no I/O until the first append.
+// configuration given wins. There is no I/O until the first append. A partition
+// that has been deleted is ErrPartitionDeleted.
 func (e *Engine) OpenPartition(tp model.TopicPartition, name string, c PartitionConfig) (*Partition, error) {
 	if err := e.usable(); err != nil {
 		return nil, err
@@ -141,6 +142,10 @@ func (e *Engine) OpenPartition(tp model.TopicPartition, name string, c Partition
 	}
 	e.partitions.Lock()
 	defer e.partitions.Unlock()
+	if e.partitions.known[tp] == nil && e.reaperHas(tp) {
+		// A topic id is used once: whoever comes back to it holds an old one.
+		return nil, ErrPartitionDeleted
+	}
 	k := e.knownLocked(tp)
 	k.opened = true
 	k.name.Store(&name)

@@ -15,8 +15,8 @@ type TimestampOffset struct {
 
 // OffsetForTimestamp finds the first visible record at or after ts; false when
 // there is none.
-func (p *Partition) OffsetForTimestamp(ts model.Timestamp, i model.Isolation) (TimestampOffset, bool, error) {
-	return retryRemoved(func() (TimestampOffset, bool, error) {
+func (p *Partition) OffsetForTimestamp(ts model.Timestamp, i model.Isolation) (t TimestampOffset, ok bool, err error) {
+	t, ok, err = retryRemoved(func() (TimestampOffset, bool, error) {
 		v, err := p.view()
 		if err != nil {
 			return TimestampOffset{}, false, err
@@ -36,6 +36,7 @@ func (p *Partition) OffsetForTimestamp(ts model.Timestamp, i model.Isolation) (T
 		}
 		return TimestampOffset{}, false, nil
 	})
+	return t, ok, p.distrust(err)
 }
 
 // timestampIn searches one segment. A batch may promise the time and not keep it
@@ -80,8 +81,8 @@ func (p *Partition) recordIn(s *segment.Segment, at segment.Found, want func(bat
 
 // MaxTimestamp finds the first visible record with the largest timestamp; false
 // when there is no record.
-func (p *Partition) MaxTimestamp(i model.Isolation) (TimestampOffset, bool, error) {
-	return retryRemoved(func() (TimestampOffset, bool, error) {
+func (p *Partition) MaxTimestamp(i model.Isolation) (t TimestampOffset, ok bool, err error) {
+	t, ok, err = retryRemoved(func() (TimestampOffset, bool, error) {
 		v, err := p.view()
 		if err != nil {
 			return TimestampOffset{}, false, err
@@ -93,6 +94,7 @@ func (p *Partition) MaxTimestamp(i model.Isolation) (TimestampOffset, bool, erro
 		top := best.found.Header.MaxTimestamp
 		return p.recordIn(best.segment, best.found, func(r batch.Record) bool { return r.Timestamp == top && r.Offset >= v.Start })
 	})
+	return t, ok, p.distrust(err)
 }
 
 type maxFound struct {

@@ -17,11 +17,10 @@ const (
 	OS
 )
 
-// Options configure an Engine. The zero value of every field but FS and Dir means
-// the default written beside it.
+// Options configure an Engine. The zero value of every field but FS means the
+// default written beside it.
 type Options struct {
-	FS  vfs.FS
-	Dir string // the data directory; created when absent
+	FS vfs.FS // rooted at the data directory
 
 	Durability Durability
 	SyncDelay  time.Duration // added before every journal sync, for tests; 0

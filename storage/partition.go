@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/perigeemq/perigee/storage/invariant"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/producer"
 	"github.com/perigeemq/perigee/storage/segment"
@@ -135,6 +136,7 @@ func (p *Partition) advance(f *effect) {
 	defer p.vis.Unlock()
 	v := &p.vis
 	if f.segment != nil {
+		invariant.Check(f.Base >= v.high, "an append became visible out of order", int64(f.Base), int64(v.high))
 		v.high, v.highAt = f.Last+1, place{f.segment, f.end}
 	}
 	if f.start != model.NoOffset {

@@ -50,7 +50,16 @@ func (p *Partition) Read(r ReadRequest) (Read, error) {
 		read, err := p.readView(v, &r)
 		return read, err == nil, err
 	})
-	return read, err
+	return read, p.distrust(err)
+}
+
+// distrust takes the partition offline when a read met bytes that cannot be what
+// was written: what else of it is damaged nobody knows.
+func (p *Partition) distrust(err error) error {
+	if damage, ok := errors.AsType[*CorruptionError](err); ok {
+		return p.offline(damage)
+	}
+	return err
 }
 
 func (p *Partition) readView(v *view, r *ReadRequest) (Read, error) {
@@ -140,7 +149,7 @@ func (p *Partition) Available(from model.Offset, i model.Isolation) int {
 		}
 		return n, true, nil
 	})
-	if err != nil {
+	if p.distrust(err) != nil {
 		return 0
 	}
 	return int(min(n, math.MaxInt32))
@@ -167,7 +176,7 @@ func (p *Partition) Scan(ctx context.Context, from model.Offset, fn func(batch.V
 		}
 		if r.Slice != nil {
 			if err := scanSlice(r.Slice, fn); err != nil {
-				return err
+				return p.distrust(err)
 			}
 		}
 		from = r.Next

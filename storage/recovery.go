@@ -346,11 +346,13 @@ func (r *recovery) damage(p *Partition, cause error) error {
 
 // sweep removes the directories of partitions that neither the checkpoint nor the
 // journal knows: their first append was never acknowledged, or they were deleted.
+// At once, because the coordinator may be about to open them.
 func (r *recovery) sweep() error {
 	return r.e.eachDirectory(func(tp model.TopicPartition) error {
-		if r.e.partitions.known[tp] == nil {
-			r.e.discard(nil, newPartition(r.e, tp, 0).parents[:2], 0)
+		if r.e.partitions.known[tp] != nil {
+			return nil
 		}
-		return nil
+		_, err := r.e.remove(obsolete{dirs: newPartition(r.e, tp, 0).parents[:2]})
+		return err
 	})
 }

@@ -232,11 +232,13 @@ func (e *Engine) later(f func()) {
 // rolled is what a full segment leaves to do: its index file.
 func (e *Engine) rolled(p *Partition, next model.Offset) {
 	e.later(func() {
-		for _, s := range p.segments() {
-			if s.Sealed() && s.Base() < next {
-				// A failure costs the next reader time and nothing else.
-				_ = s.SaveIndex(math.MaxInt64)
-			}
+		v, err := p.view()
+		if err != nil {
+			return
+		}
+		if n := v.segmentFor(next - 1); n >= 0 && v.segments[n].Sealed() {
+			// A failure costs the next reader time and nothing else.
+			_ = v.segments[n].SaveIndex(math.MaxInt64)
 		}
 		e.o.Events.segmentRolled(p.tp, next)
 	})

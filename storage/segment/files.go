@@ -111,6 +111,8 @@ func (s *Segment) openLocked() error {
 	f, err := s.files.fs.Open(s.path(s.id.LogName()))
 	if errors.Is(err, fs.ErrNotExist) && s.size.Load() == 0 {
 		f, err = s.create()
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = &CorruptionError{File: s.Path(), Reason: "the file is missing"}
 	}
 	if err != nil {
 		return err
