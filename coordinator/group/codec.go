@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perigeemq/perigee/coordinator/machine"
@@ -216,16 +217,25 @@ func fromNullable(s *string) string {
 	return *s
 }
 
+// encodeGroup writes a group as a restart shall find it: at rest, or without a
+// leader if it has to rebalance. Members that have not been through a generation
+// are left out: the older clients among them do not know their id and could only
+// be waited for.
 func encodeGroup(g *group) []byte {
+	members := slices.DeleteFunc(g.ordered(), func(m *member) bool { return m.fresh })
+	leader := g.leader
+	if g.state != Stable {
+		leader = ""
+	}
 	var w machine.Writer
 	w.Int16(groupValueVersion)
 	w.String(g.protocolType)
 	w.Int32(g.generation)
 	w.NullableString(nullable(g.protocol))
-	w.NullableString(nullable(g.leader))
+	w.NullableString(nullable(leader))
 	w.Int64(g.since.UnixMilli())
-	w.Int32(int32(len(g.members)))
-	for _, m := range g.ordered() {
+	w.Int32(int32(len(members)))
+	for _, m := range members {
 		w.String(m.id)
 		w.NullableString(nullable(m.instance))
 		w.String(m.clientID)
@@ -238,8 +248,8 @@ func encodeGroup(g *group) []byte {
 	return w.Bytes()
 }
 
-// decodeGroup returns the group at rest: Stable with its members, or Empty. Of
-// the protocols a member offered only the selected one is known.
+// decodeGroup returns the group: Stable, Empty, or without a leader about to
+// rebalance. Of the protocols a member offered only the selected one is known.
 func decodeGroup(id string, value []byte, written model.Timestamp) (*group, error) {
 	r := machine.NewReader(value)
 	version := r.Int16()
@@ -285,6 +295,9 @@ func decodeGroup(id string, value []byte, written model.Timestamp) (*group, erro
 	}
 	if len(g.members) > 0 {
 		g.state, g.unarmed, g.joins = Stable, true, len(g.members)
+		if g.leader == "" {
+			g.state, g.previous = PreparingRebalance, Stable
+		}
 	}
 	return g, r.Err()
 }

@@ -19,9 +19,10 @@
 // A JoinGroup is answered when the group leaves PreparingRebalance, a SyncGroup
 // when the leader has brought the assignment: until then their promises are part
 // of the state. A group is journaled when it becomes Stable or Empty and when a
-// static member of a stable group is replaced (KIP-345), as Kafka does: a crash
-// in the middle of a rebalance returns the members to the last stable generation,
-// which makes them rejoin.
+// static member of a stable group is replaced (KIP-345), as Kafka does, and beyond
+// Kafka when a member goes: then without a leader, which says that a rebalance was
+// under way. After a crash the group is in its last journaled state; members that
+// joined since are unknown and join again.
 //
 // MoonMQ members join at once and are not journaled: their membership ends with
 // their connection, and so with the process. What each of them reads is computed

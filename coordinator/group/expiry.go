@@ -59,12 +59,16 @@ func (s *step) expire() decision {
 	return s.decision()
 }
 
-// arm starts the sessions of members that came from the log: a restart of the
-// broker gives everyone a whole session to come back.
+// arm starts the sessions of members that came from the log, and the rebalance
+// they were caught in: a restart of the broker gives everyone a whole session to
+// come back.
 func (s *step) arm() {
 	s.g.unarmed = false
 	for _, m := range s.g.ordered() {
 		s.renew(m.id)
+	}
+	if s.g.state == PreparingRebalance {
+		s.g.joinDeadline = s.now.Add(s.g.rebalanceTimeout())
 	}
 }
 

@@ -19,11 +19,15 @@ type step struct {
 	g       *group
 	replies []machine.Reply
 	journal bool // the group has reached a state worth keeping
+	lost    bool // a member went
 }
 
-// decision is the step as data.
+// decision is the step as data. A group that lost a member is journaled even in
+// the middle of a rebalance: brought back by a restart, the member would have its
+// whole session again, and a broker that restarts often enough could keep the
+// others waiting for it for ever.
 func (s *step) decision() decision {
-	return decision{Facts: []Fact{groupChanged{group: s.g, journal: s.journal}}, Replies: s.replies}
+	return decision{Facts: []Fact{groupChanged{group: s.g, journal: s.journal || s.lost}}, Replies: s.replies}
 }
 
 func (s *step) reply(r machine.Reply) { s.replies = append(s.replies, r) }
@@ -231,6 +235,7 @@ func (s *step) renew(id string) {
 // remove drops a member and refuses what it waits for.
 func (s *step) remove(id string, why error) {
 	m := s.g.members[id]
+	s.lost = s.lost || !m.fresh && s.g.protocolType != MoonProtocol
 	if m.join != nil {
 		s.reply(machine.Refuse(m.join, why))
 	}
