@@ -18,8 +18,8 @@ import (
 // MoonMQ is what the second listener is given beside its settings: what an
 // appsettings.json says that is not a setting.
 type MoonMQ struct {
-	Access                  access.Static
-	UserLimits, TopicLimits map[string]moonmq.Limits
+	Access access.Static
+	Quotas moonmq.QuotaOptions
 }
 
 // moonSide is the second listener with its sockets, which have limits of their
@@ -100,7 +100,7 @@ func (b *Broker) openMoonMQ() {
 		Access:      access.NewDirectory(given.Access, b.coordinator.Catalog),
 		Limits:      b.config.MoonMQLimits, DeadLetters: b.config.DeadLetters,
 		Metrics: m.metrics, Log: b.log,
-		UserLimits: given.UserLimits, TopicLimits: given.TopicLimits,
+		Quotas:            given.Quotas,
 		CertificateSHA256: m.leaf,
 		VerifiesClients:   m.listener.TLS != nil && m.listener.TLS.ClientAuth >= tls.VerifyClientCertIfGiven,
 	})

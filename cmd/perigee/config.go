@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/perigeemq/perigee/server"
 	"github.com/perigeemq/perigee/server/config"
+	"github.com/perigeemq/perigee/server/moonmq"
 )
 
 // settingFlags are where the broker's settings come from, on the command line.
@@ -17,11 +19,15 @@ type settingFlags struct {
 	dataDir            string
 	kafka, moonmq, web string
 	set                []string
+
+	appSettings string
+	imported    server.MoonMQ // what the appsettings.json says beside settings; set by load
 }
 
 func (f *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config, "config", os.Getenv("PERIGEE_CONFIG"), "YAML file with settings")
 	flags.StringVar(&f.properties, "kafka-properties", "", "Kafka server.properties to take settings from")
+	flags.StringVar(&f.appSettings, "moonmq-appsettings", "", "MoonMQ appsettings.json to take settings, users and quotas from")
 	flags.StringVar(&f.dataDir, "data-dir", "", "directory for all data (default ./perigee-data)")
 	flags.StringVar(&f.kafka, "kafka-listen", "", "HOST:PORT for Kafka clients (default 127.0.0.1:9092)")
 	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
@@ -32,11 +38,35 @@ func (f *settingFlags) add(flags *pflag.FlagSet) {
 // load reads and checks all sources. What is wrong with them is a usage error,
 // one line each.
 func (f *settingFlags) load() (*config.Loaded, error) {
-	loaded, err := config.Load(f.sources())
+	sources := f.sources()
+	unsupported, err := f.importAppSettings(&sources)
+	if err != nil {
+		return nil, &usageError{err: err, complete: true}
+	}
+	loaded, err := config.Load(sources)
 	if _, wrong := errors.AsType[config.Problems](err); wrong {
 		return nil, &usageError{err: err, complete: true}
 	}
+	if err == nil {
+		loaded.Warnings = append(loaded.Warnings, unsupported...)
+	}
 	return loaded, err
+}
+
+// importAppSettings reads the appsettings.json: its settings become the weakest
+// source, its users and quotas are kept for the MoonMQ listener. It returns a
+// line for every key that has no effect.
+func (f *settingFlags) importAppSettings(s *config.Sources) ([]string, error) {
+	if f.appSettings == "" {
+		return nil, nil
+	}
+	a, err := moonmq.ReadAppSettings(f.appSettings)
+	if err != nil {
+		return nil, err
+	}
+	s.Imported, s.MoonMQAuth = a.Settings, len(a.Access.Users) > 0
+	f.imported = server.MoonMQ{Access: a.Access, Quotas: a.Quotas}
+	return a.Unsupported, nil
 }
 
 func (f *settingFlags) sources() config.Sources {

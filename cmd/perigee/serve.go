@@ -16,8 +16,8 @@ func newServeCommand() *cobra.Command {
 a second one ends it at once. Without any flag it keeps its data in ./perigee-data and
 listens on this machine only.
 
-Settings come from a Kafka properties file, a YAML file, the environment (PERIGEE_*)
-and flags; the later ones win. "perigee config docs" lists them.`,
+Settings come from a MoonMQ appsettings.json, a Kafka properties file, a YAML file, the
+environment (PERIGEE_*) and flags; the later ones win. "perigee config docs" lists them.`,
 		Example: `  perigee serve
   perigee serve --data-dir /var/lib/perigee --kafka-listen 127.0.0.1:0
   perigee serve --config perigee.yaml --set log.retention.ms=3600000`,
@@ -32,6 +32,7 @@ and flags; the later ones win. "perigee config docs" lists them.`,
 			return server.Run(c.Context(), server.Options{
 				Config: loaded,
 				Log:    log,
+				MoonMQ: f.imported,
 				Build:  metrics.Build{Version: v.Version, Commit: v.Commit, Go: v.Go},
 			})
 		},

@@ -37,11 +37,12 @@ const (
 	IdempotentWrite Operation = 12
 )
 
+// How a binding names its resource, and what it says.
 const (
-	patternLiteral  int8 = 3
-	patternPrefixed int8 = 4
-	permissionDeny  int8 = 2
-	permissionAllow int8 = 3
+	PatternLiteral  int8 = 3
+	PatternPrefixed int8 = 4
+	PermissionDeny  int8 = 2
+	PermissionAllow int8 = 3
 )
 
 // implies lists the operations whose permission includes another one: who may
@@ -89,10 +90,10 @@ func NewAuthorizer(acls []catalog.ACL, super []string, everyone bool) *Authorize
 	for _, acl := range acls {
 		kind := ResourceType(acl.ResourceType)
 		switch acl.PatternType {
-		case patternLiteral:
+		case PatternLiteral:
 			key := resource{kind, acl.ResourceName}
 			a.literal[key] = append(a.literal[key], acl)
-		case patternPrefixed:
+		case PatternPrefixed:
 			a.prefixed[kind] = append(a.prefixed[kind], acl)
 		}
 	}
@@ -112,9 +113,9 @@ func (a *Authorizer) Allowed(q Question) bool {
 			continue
 		}
 		switch {
-		case acl.Permission == permissionDeny && covers(Operation(acl.Operation), q.Operation, true):
+		case acl.Permission == PermissionDeny && covers(Operation(acl.Operation), q.Operation, true):
 			return false
-		case acl.Permission == permissionAllow && covers(Operation(acl.Operation), q.Operation, q.Exact):
+		case acl.Permission == PermissionAllow && covers(Operation(acl.Operation), q.Operation, q.Exact):
 			allowed = true
 		}
 	}

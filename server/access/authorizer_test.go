@@ -14,11 +14,11 @@ func bind(resource ResourceType, pattern int8, name, principal, host string, op 
 
 func TestAuthorizer(t *testing.T) {
 	a := NewAuthorizer([]catalog.ACL{
-		bind(Topic, patternLiteral, "orders", "User:alice", "*", Read, permissionAllow),
-		bind(Topic, patternPrefixed, "t-", "User:alice", "*", All, permissionAllow),
-		bind(Topic, patternLiteral, "t-secret", "User:*", "*", Read, permissionDeny),
-		bind(Group, patternLiteral, "*", "User:*", "10.0.0.1", Read, permissionAllow),
-		bind(Cluster, patternLiteral, ClusterName, "User:bob", "*", AlterConfigs, permissionAllow),
+		bind(Topic, PatternLiteral, "orders", "User:alice", "*", Read, PermissionAllow),
+		bind(Topic, PatternPrefixed, "t-", "User:alice", "*", All, PermissionAllow),
+		bind(Topic, PatternLiteral, "t-secret", "User:*", "*", Read, PermissionDeny),
+		bind(Group, PatternLiteral, "*", "User:*", "10.0.0.1", Read, PermissionAllow),
+		bind(Cluster, PatternLiteral, ClusterName, "User:bob", "*", AlterConfigs, PermissionAllow),
 	}, []string{"User:root"}, false)
 	for _, tt := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestAuthorizer(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	open := NewAuthorizer([]catalog.ACL{bind(Topic, patternLiteral, "orders", "User:alice", "*", Read, permissionAllow)}, nil, true)
+	open := NewAuthorizer([]catalog.ACL{bind(Topic, PatternLiteral, "orders", "User:alice", "*", Read, PermissionAllow)}, nil, true)
 	if !open.Allowed(Question{"User:bob", "h", Read, Topic, "free", false}) {
 		t.Error("allow.everyone.if.no.acl.found does not")
 	}

@@ -20,6 +20,7 @@ type Raw struct {
 // "nothing but defaults".
 type Sources struct {
 	Imported   []Raw    // read from another program's file, already under our names
+	MoonMQAuth bool     // MoonMQ clients have to log in: its listener is not an open one
 	Properties string   // path of a Kafka server.properties
 	File       string   // path of a YAML file
 	Environ    []string // NAME=value as from os.Environ; PERIGEE_* is read
@@ -67,7 +68,7 @@ func Load(s Sources) (*Loaded, error) {
 			l.problems = append(l.problems, l.blame(line))
 		}
 	} else {
-		l.open(b)
+		l.open(b, s.MoonMQAuth)
 	}
 	if len(l.problems) > 0 {
 		return nil, l.problems
@@ -223,8 +224,11 @@ func (l *loader) blame(problem string) string {
 
 // open checks that a broker without authentication is not reachable from
 // elsewhere by accident.
-func (l *loader) open(b *Broker) {
+func (l *loader) open(b *Broker, moonMQAuth bool) {
 	for _, listener := range b.Open() {
+		if moonMQAuth && b.MoonMQ != nil && listener == *b.MoonMQ {
+			continue
+		}
 		if !b.AllowOpen {
 			l.problems = append(l.problems, fmt.Sprintf("%s: other machines can reach it and nobody has to authenticate; set perigee.allow.open=true if that is wanted", listener.Address()))
 			continue

@@ -25,8 +25,7 @@ type Options struct {
 	Metrics     *Metrics // nil: counted and never shown
 	Log         zerolog.Logger
 	Now         func() time.Time // nil: time.Now
-	UserLimits  map[string]Limits
-	TopicLimits map[string]Limits
+	Quotas      QuotaOptions
 	// CertificateSHA256 is the digest of the listener's certificate, for channel
 	// binding; nil without TLS.
 	CertificateSHA256 []byte
@@ -73,7 +72,7 @@ func New(o Options) *FrontEnd {
 		lockout: access.NewLockout(access.LockoutOptions{
 			MaxFailures: o.Limits.AuthMaxFailures, Window: o.Limits.AuthFailureWindow, Ban: o.Limits.AuthBan,
 		}),
-		quotas:  newQuotas(o.UserLimits, o.TopicLimits),
+		quotas:  newQuotas(o.Quotas),
 		metrics: o.Metrics, log: o.Log, now: o.Now, certificate: o.CertificateSHA256, verifies: o.VerifiesClients,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 	}

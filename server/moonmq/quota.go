@@ -22,28 +22,32 @@ const (
 // not limited.
 type Limits map[Dimension]float64
 
-// burst is how many seconds of a rate a bucket holds.
-const burst = 2
+// QuotaOptions are everybody's limits. The zero value limits nobody.
+type QuotaOptions struct {
+	Users, Topics map[string]Limits
+	Default       Limits  // of users without limits of their own
+	BurstSeconds  float64 // how many seconds of a rate a bucket holds; 2
+}
 
 // bucket is a token bucket. It may be in debt.
 type bucket struct {
-	rate   float64
-	tokens float64
-	at     time.Time
-}
-
-func newBucket(rate float64, now time.Time) *bucket {
-	return &bucket{rate: rate, tokens: rate * burst, at: now}
+	rate     float64
+	capacity float64
+	tokens   float64
+	at       time.Time
 }
 
 func (b *bucket) refill(now time.Time) {
-	b.tokens = min(b.tokens+b.rate*now.Sub(b.at).Seconds(), b.rate*burst)
+	b.tokens = min(b.tokens+b.rate*now.Sub(b.at).Seconds(), b.capacity)
 	b.at = now
 }
 
 // charge is what a cost takes: never more than the bucket can hold, or a large
 // request could not be made at all.
-func (b *bucket) charge(cost float64) float64 { return min(cost, b.rate*burst) }
+func (b *bucket) charge(cost float64) float64 { return min(cost, b.capacity) }
+
+// spend takes a cost whether or not it is there; the debt is one bucket at most.
+func (b *bucket) spend(cost float64) { b.tokens = max(b.tokens-b.charge(cost), -b.capacity) }
 
 // wait returns how long until the bucket holds cost, 0 when it does.
 func (b *bucket) wait(cost float64) time.Duration {
@@ -63,9 +67,11 @@ type quotas struct {
 
 // limited are the limits and buckets of one scope.
 type limited struct {
-	scope   string // "user", "topic"
-	limits  map[string]Limits
-	buckets map[bucketKey]*bucket
+	scope    string // "user", "topic"
+	limits   map[string]Limits
+	standard Limits // of a name without limits of its own
+	burst    float64
+	buckets  map[bucketKey]*bucket
 }
 
 type bucketKey struct {
@@ -73,24 +79,30 @@ type bucketKey struct {
 	dim  Dimension
 }
 
-// newQuotas takes the limits of users and of topics by name.
-func newQuotas(users, topics map[string]Limits) *quotas {
+func newQuotas(o QuotaOptions) *quotas {
+	if o.BurstSeconds == 0 {
+		o.BurstSeconds = 2
+	}
 	return &quotas{
-		users:  limited{"user", users, map[bucketKey]*bucket{}},
-		topics: limited{"topic", topics, map[bucketKey]*bucket{}},
+		users:  limited{"user", o.Users, o.Default, o.BurstSeconds, map[bucketKey]*bucket{}},
+		topics: limited{"topic", o.Topics, nil, o.BurstSeconds, map[bucketKey]*bucket{}},
 	}
 }
 
 // bucket returns nil for a name without a limit.
 func (l *limited) bucket(name string, dim Dimension, now time.Time) *bucket {
-	rate, ok := l.limits[name][dim]
-	if !ok || rate <= 0 {
+	limits, own := l.limits[name]
+	if !own {
+		limits = l.standard
+	}
+	rate := limits[dim]
+	if name == "" || rate <= 0 {
 		return nil
 	}
 	key := bucketKey{name, dim}
 	b := l.buckets[key]
 	if b == nil {
-		b = newBucket(rate, now)
+		b = &bucket{rate: rate, capacity: rate * l.burst, tokens: rate * l.burst, at: now}
 		l.buckets[key] = b
 	}
 	b.refill(now)
@@ -151,10 +163,10 @@ func (q *quotas) spend(user, topic string, now time.Time, costs ...cost) {
 	defer q.mu.Unlock()
 	for _, c := range costs {
 		if b := q.users.bucket(user, c.dim, now); b != nil {
-			b.tokens -= b.charge(c.amount)
+			b.spend(c.amount)
 		}
 		if b := q.topics.bucket(topic, c.dim, now); b != nil {
-			b.tokens -= b.charge(c.amount)
+			b.spend(c.amount)
 		}
 	}
 }
