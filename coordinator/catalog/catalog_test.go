@@ -325,6 +325,7 @@ func TestAlterConfigs(t *testing.T) {
 		"broker, bad value":         {broker("1", set("num.partitions", "0")), ErrInvalidRequest, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
 		"broker, unknown":           {broker("1", set("num.partition", "0")), ErrInvalidRequest, "Unknown config name: num.partition"},
 		"group":                     {ConfigChange{Type: config.ResourceGroup, Name: "g", Changes: []Alteration{set("consumer.session.timeout.ms", "46000")}}, nil, "map[cleanup.policy:compact]"},
+		"group, out of bounds":      {ConfigChange{Type: config.ResourceGroup, Name: "g", Changes: []Alteration{set("consumer.session.timeout.ms", "1")}}, ErrInvalidConfig, "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."},
 		"group, unknown":            {ConfigChange{Type: config.ResourceGroup, Name: "g", Changes: []Alteration{set("x", "1")}}, ErrInvalidConfig, "Unknown group config name: x"},
 		"client metrics, unknown":   {ConfigChange{Type: config.ResourceClientMetrics, Name: "m", Changes: []Alteration{set("x", "1")}}, ErrInvalidRequest, "Unknown client metrics configuration: x"},
 		"broker, not a number":      {broker("x", set("num.partitions", "5")), ErrInvalidRequest, "Node id must be an integer, but it is: x"},

@@ -94,9 +94,9 @@ func (m *Machine) alter(c ConfigChange, node int32) (Fact, machine.Effect, error
 	case config.ResourceBroker:
 		return m.alterBroker(c, node)
 	case config.ResourceGroup:
-		return m.alterOther(c, config.GroupTable, m.snapshot.groups, m.snapshot.values.Group, "group")
+		return m.alterOther(c, m.snapshot.groups[c.Name], groupRules(m.snapshot.values))
 	case config.ResourceClientMetrics:
-		return m.alterOther(c, config.ClientMetricsTable, m.snapshot.clientMetrics, m.snapshot.values.ClientMetrics, "client metrics subscription")
+		return m.alterOther(c, m.snapshot.clientMetrics[c.Name], clientMetricsRules(m.snapshot.values))
 	}
 	return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unknown resource type %d", c.Type)}
 }
@@ -234,34 +234,47 @@ func checkBroker(next, own map[string]string, everyBroker bool) (map[string]stri
 	return checked, nil
 }
 
-// alterOther decides groups and client metrics subscriptions, which need not
-// exist before they have settings.
-func (m *Machine) alterOther(c ConfigChange, table *config.Table, all map[string]map[string]string,
-	resolve func(*config.Key, map[string]string) config.Resolved, what string) (Fact, machine.Effect, error) {
-	if c.Name == "" {
-		return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Default %s resources are not allowed.", what)}
+// otherRules are what differs between resources that need not exist before they
+// have settings.
+type otherRules struct {
+	what    string
+	table   *config.Table
+	resolve func(*config.Key, map[string]string) config.Resolved
+	check   func(map[string]string) (map[string]string, error)
+	unknown string // what Kafka says before an unknown name
+	kind    error  // of a refused value
+}
+
+func groupRules(v config.Values) otherRules {
+	return otherRules{
+		what: "group", table: config.GroupTable, resolve: v.Group, unknown: "Unknown group config name: ", kind: ErrInvalidConfig,
+		check: func(values map[string]string) (map[string]string, error) { return config.CheckGroup(v, values) },
 	}
-	if err := checkTexts(what, c.Name); err != nil {
+}
+
+func clientMetricsRules(v config.Values) otherRules {
+	return otherRules{
+		what: "client metrics", table: config.ClientMetricsTable, resolve: v.ClientMetrics,
+		unknown: "Unknown client metrics configuration: ", kind: ErrInvalidRequest, check: config.ClientMetricsTable.Check,
+	}
+}
+
+func (m *Machine) alterOther(c ConfigChange, own map[string]string, r otherRules) (Fact, machine.Effect, error) {
+	if c.Name == "" {
+		return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Default %s resources are not allowed.", r.what)}
+	}
+	if err := checkTexts(r.what, c.Name); err != nil {
 		return nil, nil, err
 	}
-	own := all[c.Name]
-	next, err := changed(c, table, own, func(k *config.Key) string { return resolve(k, own).Value })
+	next, err := changed(c, r.table, own, func(k *config.Key) string { return r.resolve(k, own).Value })
 	if err != nil {
 		return nil, nil, err
 	}
-	if next, err = table.Check(next); err != nil {
-		unknown, isUnknown := errors.AsType[*config.UnknownKeyError](err)
-		switch {
-		case c.Type == config.ResourceGroup && isUnknown:
-			err = &Error{ErrInvalidConfig, "Unknown group config name: " + unknown.Name}
-		case c.Type == config.ResourceGroup:
-			err = &Error{ErrInvalidConfig, err.Error()}
-		case isUnknown:
-			err = &Error{ErrInvalidRequest, "Unknown client metrics configuration: " + unknown.Name}
-		default:
-			err = &Error{ErrInvalidRequest, err.Error()}
+	if next, err = r.check(next); err != nil {
+		if unknown, ok := errors.AsType[*config.UnknownKeyError](err); ok {
+			return nil, nil, &Error{r.kind, r.unknown + unknown.Name}
 		}
-		return nil, nil, err
+		return nil, nil, &Error{r.kind, err.Error()}
 	}
 	return settingsFact{c.Type, c.Name, next}, nil, nil
 }

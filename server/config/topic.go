@@ -97,3 +97,25 @@ func CheckTopic(v Values, overrides map[string]string) (map[string]string, error
 type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return e.Reason }
+
+// groupRanges are group settings that brokers bound.
+var groupRanges = []struct{ name, low, high string }{
+	{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
+	{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
+}
+
+// CheckGroup is [Table.Check] for a group's values, within the broker's bounds.
+func CheckGroup(v Values, values map[string]string) (map[string]string, error) {
+	checked, err := GroupTable.Check(values)
+	if err != nil {
+		return nil, err
+	}
+	r := v.broker()
+	for _, bound := range groupRanges {
+		text, ok := checked[bound.name]
+		if low, high := r.int64(bound.low), r.int64(bound.high); ok && (mustInt(text) < low || mustInt(text) > high) {
+			return nil, &ConflictError{fmt.Sprintf("%s must be in the range %d to %d inclusive.", bound.name, low, high)}
+		}
+	}
+	return checked, nil
+}

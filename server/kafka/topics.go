@@ -17,40 +17,52 @@ import (
 // id.
 func createTopics(s *session, r *request) reply {
 	req := r.body.(*kmsg.CreateTopicsRequest)
+	topics, names := uniqueTopics(req)
 	var asked []catalog.NewTopic
-	refused := map[string]error{}
-	times := map[string]int{}
-	for i := range req.Topics {
-		times[req.Topics[i].Topic]++
-	}
-	for i := range req.Topics {
-		t := &req.Topics[i]
-		n, err := newTopic(t)
-		if times[t.Topic] > 1 {
-			err = &catalog.Error{Kind: catalog.ErrInvalidRequest, Text: "Duplicate topic name."}
+	for _, name := range names {
+		if topics[name].Err == nil {
+			asked = append(asked, topics[name].NewTopic)
 		}
-		if err != nil {
-			refused[t.Topic] = err
-			continue
-		}
-		asked = append(asked, n)
 	}
 	created := s.coordinator.CreateTopics(asked, req.ValidateOnly)
 	return func(ctx context.Context) kmsg.Response {
 		results, err := created.Wait(ctx)
 		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
-		for name, err := range refused {
-			resp.Topics = append(resp.Topics, s.createdTopic(name, catalog.CreatedTopic{Err: err}))
-		}
-		for i, n := range asked {
-			result := catalog.CreatedTopic{Err: err}
-			if err == nil {
-				result = results[i]
+		for _, name := range names {
+			result := catalog.CreatedTopic{Err: topics[name].Err}
+			if result.Err == nil {
+				result.Err = err
+				if err == nil {
+					result, results = results[0], results[1:]
+				}
 			}
-			resp.Topics = append(resp.Topics, s.createdTopic(n.Name, result))
+			resp.Topics = append(resp.Topics, s.createdTopic(name, result))
 		}
 		return resp
 	}
+}
+
+// askedTopic is a topic of the request, or why it cannot be meant.
+type askedTopic struct {
+	catalog.NewTopic
+	Err error
+}
+
+// uniqueTopics translates the request. A name that stands twice is answered
+// once, with an error.
+func uniqueTopics(req *kmsg.CreateTopicsRequest) (topics map[string]askedTopic, names []string) {
+	topics = make(map[string]askedTopic, len(req.Topics))
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		if _, twice := topics[t.Topic]; twice {
+			topics[t.Topic] = askedTopic{Err: &catalog.Error{Kind: catalog.ErrInvalidRequest, Text: "Duplicate topic name."}}
+			continue
+		}
+		n, err := newTopic(t)
+		topics[t.Topic] = askedTopic{n, err}
+		names = append(names, t.Topic)
+	}
+	return topics, names
 }
 
 // newTopic translates what is asked for.
