@@ -136,6 +136,7 @@ type property struct {
 
 func (p property) Fatal(args ...any)                 { p.rt.Fatal(args...) }
 func (p property) Fatalf(format string, args ...any) { p.rt.Fatalf(format, args...) }
+func (p property) Errorf(format string, args ...any) { p.rt.Errorf(format, args...) }
 func (p property) Cleanup(func())                    {} // one property opens many engines
 
 // compare holds the log against the twin: in full, and as a consumer of each

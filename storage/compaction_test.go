@@ -51,6 +51,7 @@ func (c *compacted) restart(crash bool) {
 	} else {
 		shut(c.t, c.e)
 	}
+	checked(c.t, c.fs)
 	c.open()
 }
 

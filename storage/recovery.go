@@ -133,8 +133,12 @@ func (r *recovery) restore(s *partitionState) error {
 
 // replay walks the journal.
 func (r *recovery) replay(position journal.LSN) (*journal.Recovered, error) {
+	keep, err := journal.KeptFrom(r.e.o.FS, root)
+	if err != nil {
+		return nil, err
+	}
 	recovered, err := journal.Recover(journal.RecoverOptions{
-		FS: r.e.o.FS, From: position, Repair: r.e.o.Repair, Progress: r.progress,
+		FS: r.e.o.FS, From: position, Keep: keep, Repair: r.e.o.Repair, Progress: r.progress,
 	}, r.entry)
 	if err != nil {
 		return nil, fmt.Errorf("replay journal: %w", corruption(err))

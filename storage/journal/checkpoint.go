@@ -122,6 +122,23 @@ func WriteCheckpoint(fs vfs.FS, dir string, c Checkpoint) (trim LSN, err error) 
 	return trim, nil
 }
 
+// KeptFrom is the position from which the journal must still be whole: that of the
+// checkpoint before the newest, or of the newest if that one is damaged; 0 while
+// there are fewer than two.
+func KeptFrom(fs vfs.FS, dir string) (LSN, error) {
+	known, err := generations(fs, dir)
+	if err != nil || len(known) < 2 {
+		return 0, err
+	}
+	for _, g := range []uint64{known[1], known[0]} {
+		c, err := load(fs, dir, g)
+		if _, damaged := errors.AsType[*CorruptionError](err); !damaged {
+			return c.Position, err
+		}
+	}
+	return 0, nil
+}
+
 // ReadCheckpoint returns the newest checkpoint that is whole, or one of
 // generation 0. A damaged newest one is passed over for the one before, when
 // there is one: that only lengthens the replay. Otherwise the damage is the error.

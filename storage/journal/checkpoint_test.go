@@ -34,6 +34,9 @@ func TestTheNewestTwoCheckpointsAreKept(t *testing.T) {
 	if c.Generation != 5 || c.Position != 500 || string(c.Payload) != "e" || c.Skipped != nil {
 		t.Errorf("read %+v", c)
 	}
+	if from, err := KeptFrom(fs, "."); from != 400 || err != nil {
+		t.Errorf("the journal is kept from %d, %v", from, err)
+	}
 	infos, err := fs.ReadDir(".")
 	ok(t, err)
 	if len(infos) != 2 {

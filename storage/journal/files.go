@@ -67,9 +67,13 @@ func (w *Writer) prepare() (*file, error) {
 	h := fileHeader{number: w.mu.nextNumber, salt: newSalt(), start: notStarted}
 	w.mu.nextNumber++
 	var old string
+	size := w.o.FileBytes
 	if n := len(w.mu.spares); n > 0 {
 		old = w.mu.spares[n-1]
 		w.mu.spares = w.mu.spares[:n-1]
+	} else {
+		size = w.mu.nextBytes
+		w.mu.nextBytes = min(fileGrowth*size, w.o.FileBytes)
 	}
 	w.mu.Unlock()
 
@@ -78,7 +82,7 @@ func (w *Writer) prepare() (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare journal file: %w", err)
 	}
-	if err := w.ready(f, h); err != nil {
+	if err := w.ready(f, h, size); err != nil {
 		return nil, fmt.Errorf("prepare journal file: %w", errors.Join(err, f.Close(), w.o.FS.Remove(path)))
 	}
 	if old != "" {
@@ -86,7 +90,7 @@ func (w *Writer) prepare() (*file, error) {
 		w.mu.stats.Recycled++
 		w.mu.Unlock()
 	}
-	return &file{File: f, header: h}, nil
+	return &file{File: f, header: h, size: size}, nil
 }
 
 func (w *Writer) obtain(old, path string) (vfs.File, error) {
@@ -99,8 +103,8 @@ func (w *Writer) obtain(old, path string) (vfs.File, error) {
 	return w.o.FS.Open(path)
 }
 
-func (w *Writer) ready(f vfs.File, h fileHeader) error {
-	if err := f.Allocate(w.o.FileBytes); err != nil {
+func (w *Writer) ready(f vfs.File, h fileHeader, size int64) error {
+	if err := f.Allocate(size); err != nil {
 		return err
 	}
 	if _, err := f.WriteAt(h.encode(), 0); err != nil {

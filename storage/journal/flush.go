@@ -110,7 +110,7 @@ func (w *Writer) syncSegments(entries []queued) (int, error) {
 
 // fitting counts the entries that fit into the current file.
 func (w *Writer) fitting(entries []queued) int {
-	room := w.o.FileBytes - w.offset
+	room := w.current.size - w.offset
 	for i := range entries {
 		if room -= entries[i].bytes; room < 0 {
 			return i
@@ -179,7 +179,7 @@ func (w *Writer) complete(entries []queued) {
 	w.mu.synced = last.at + LSN(last.bytes)
 	w.mu.stats.Entries += int64(len(entries))
 	w.mu.stats.Bytes += weight(entries)
-	if w.mu.next == nil && w.offset > w.o.FileBytes/2 && w.mu.nextErr == nil {
+	if w.mu.next == nil && w.offset > w.current.size/2 && w.mu.nextErr == nil {
 		w.wantFileLocked()
 	}
 }
@@ -259,7 +259,7 @@ func (w *Writer) use(f *file) {
 		w.mu.used[n-1].end = f.header.start
 	}
 	w.mu.used = append(w.mu.used, span{path: f.Name(), start: f.header.start})
-	w.mu.limit = f.header.start + LSN(w.o.FileBytes-fileHeaderBytes)
+	w.mu.limit = f.header.start + LSN(f.size-fileHeaderBytes)
 	w.mu.stats.Rotations++
 }
 

@@ -521,7 +521,7 @@ func TestTrimmedFilesAreUsedAgain(t *testing.T) {
 		t.Fatalf("%d files are left", len(infos))
 	}
 	ok(t, w.Close())
-	records, r, err := recoverAll(fs, RecoverOptions{From: from})
+	records, r, err := recoverAll(fs, RecoverOptions{From: from, Keep: from})
 	ok(t, err)
 	wantOffsets(t, records, 199)
 
@@ -534,6 +534,29 @@ func TestTrimmedFilesAreUsedAgain(t *testing.T) {
 	records, _, err = recoverAll(fs, RecoverOptions{From: from})
 	ok(t, err)
 	wantOffsets(t, records, 199, 200)
+}
+
+// A restart must not use files again that the checkpoint before the last needs.
+func TestARestartKeepsWhatTheOlderCheckpointNeeds(t *testing.T) {
+	fs := vfs.NewMemory()
+	w := open(t, fs, Options{})
+	var starts []LSN
+	for i := range int64(60) {
+		starts = append(starts, add(t, w, inline(i, 1000)).Start)
+	}
+	ok(t, w.Close())
+	for _, keep := range []LSN{0, starts[20]} {
+		_, r, err := recoverAll(fs, RecoverOptions{From: starts[50], Keep: keep})
+		ok(t, err)
+		w = openAfter(t, fs, r, Options{})
+		add(t, w, inline(99, 1))
+		ok(t, w.Close())
+		records, _, err := recoverAll(fs, RecoverOptions{From: keep})
+		ok(t, err)
+		if n := len(records); n < 40 {
+			t.Fatalf("kept from %d: %d entries are left", keep, n)
+		}
+	}
 }
 
 func TestRecoverOfNothingIsANewJournal(t *testing.T) {

@@ -28,6 +28,9 @@ type RecoverOptions struct {
 	// From is where to begin: the start of an entry or the journal's end, as a
 	// checkpoint named it. 0 is the beginning of the journal's life.
 	From LSN
+	// Keep is where the entries begin that must stay readable, see KeptFrom; files in
+	// front of it may be used again. The zero value keeps everything until Trim.
+	Keep LSN
 	// Repair accepts what would be a *CorruptionError as the end of the journal:
 	// everything behind it is lost.
 	Repair bool
@@ -48,7 +51,7 @@ type Recovered struct {
 	Damage *CorruptionError
 
 	dir        string
-	used       []span   // files that hold entries from From on, in order
+	used       []span   // files that hold entries from Keep on, in order
 	spares     []found  // files free for use
 	dropped    []string // files behind the damage
 	nextNumber uint64
@@ -92,11 +95,17 @@ type replayer struct {
 
 func (rp *replayer) run(files []found) error {
 	first := rp.first(files)
-	for _, f := range files[:max(first, 0)] {
-		rp.r.spares = append(rp.r.spares, f)
-	}
 	if first < 0 {
 		return rp.start(files)
+	}
+	for i, f := range files[:first] {
+		after := files[i+1:]
+		end := after[next(after)].header.start
+		if f.state == fileUsed && end > rp.o.Keep {
+			rp.r.used = append(rp.r.used, span{path: f.path, start: f.header.start, end: end})
+		} else {
+			rp.r.spares = append(rp.r.spares, f)
+		}
 	}
 	files = files[first:]
 	for _, f := range files {

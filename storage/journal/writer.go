@@ -27,7 +27,7 @@ const (
 // Options of a Writer. The zero value means the default written beside it.
 type Options struct {
 	FS         vfs.FS
-	FileBytes  int64 // of one file, header included; 64 MiB
+	FileBytes  int64 // of one file, header included; 64 MiB. The first files after a start without spares are smaller
 	Durability Durability
 	// SyncDelay is slept before every sync, to make a slow disk for tests.
 	SyncDelay time.Duration
@@ -44,6 +44,15 @@ type Options struct {
 	OnGroup  func(GroupStats)
 	OnPoison func(error)
 }
+
+// A new file is filled with zeros before it is used, which for one of full size
+// takes as long as ten starts of a broker. So the first one of a run is small,
+// unless there is an old one to use again, and each further new one is larger,
+// made while the one before it fills.
+const (
+	firstFileBytes = 2 << 20
+	fileGrowth     = 4
+)
 
 func (o Options) withDefaults() Options {
 	o.FileBytes = max(orDefault(o.FileBytes, 64<<20), 2*fileHeaderBytes)
@@ -115,6 +124,7 @@ type Writer struct {
 		used       []span // files with entries, the last one is current
 		limit      LSN    // an entry that ends beyond does not fit into the current file
 		spares     []string
+		nextBytes  int64 // size of the next file when it is not an old one
 		nextNumber uint64
 		next       *file // prepared
 		want       bool  // a file is asked for or being made
@@ -138,6 +148,7 @@ type Writer struct {
 type file struct {
 	vfs.File
 	header  fileHeader
+	size    int64 // allocated, header included
 	started bool // the header on the disk carries start
 }
 
@@ -154,7 +165,7 @@ func Open(r *Recovered, o Options) (*Writer, error) {
 	w := &Writer{o: o.withDefaults(), dir: r.dir, durable: r.End}
 	w.work.L, w.room.L, w.files.L = &w.mu, &w.mu, &w.mu
 	w.mu.end, w.mu.synced = r.End, r.End
-	w.mu.used, w.mu.nextNumber = slices.Clone(r.used), r.nextNumber
+	w.mu.used, w.mu.nextNumber, w.mu.nextBytes = slices.Clone(r.used), r.nextNumber, min(firstFileBytes, w.o.FileBytes)
 	if err := w.begin(r); err != nil {
 		return nil, err
 	}
