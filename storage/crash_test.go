@@ -33,7 +33,7 @@ type script struct {
 const scriptPartitions = 3
 
 func tiny(o *Options) {
-	o.JournalFileBytes, o.JournalBytes, o.ReferenceThreshold = 16<<10, 24<<10, 900
+	o.JournalFileBytes, o.JournalBytes, o.ReferenceThreshold, o.MaxOpenFiles = 16<<10, 24<<10, 900, 2
 }
 
 func (s *script) openAll() {

@@ -162,10 +162,13 @@ func (s *Segment) closeLocked() error {
 		s.index.reset(size)
 	}
 	var err error
-	if s.dirty.Swap(false) {
+	if s.dirty.Load() {
 		if err = f.Sync(); err != nil {
 			err = &SyncError{File: f.Name(), Err: err}
 		}
+		// Only now, and nobody has written meanwhile: a checkpoint that saw a clean
+		// segment would not wait for this sync.
+		s.dirty.Store(false)
 	}
 	return errors.Join(err, f.Close())
 }
@@ -205,7 +208,8 @@ func (s *Segment) Remove() (bool, error) {
 // does nothing when nothing was appended since the last one.
 func (s *Segment) Sync() (synced bool, err error) {
 	if !s.dirty.Swap(false) {
-		return false, nil
+		// The bytes may have been synced when the file was closed for another one.
+		return false, s.syncName()
 	}
 	f, err := s.Acquire()
 	if err != nil {

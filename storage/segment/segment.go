@@ -105,8 +105,8 @@ func (s *Segment) Path() string { return s.path(s.id.LogName()) }
 
 func (s *Segment) path(name string) string { return s.dir + "/" + name }
 
-// Dirty reports whether there are bytes no Sync has covered.
-func (s *Segment) Dirty() bool { return s.dirty.Load() }
+// Dirty reports whether there are bytes, or a name, no Sync has covered.
+func (s *Segment) Dirty() bool { return s.dirty.Load() || s.newName.Load() }
 
 // Write puts bytes at a position without making them part of the segment; Append
 // does that. After an error Cut back to the size.
