@@ -78,10 +78,33 @@ func (b *Broker) Restart() {
 	}
 }
 
-// TryRestart is Restart for callers outside the test's goroutine.
+// TryRestart is Restart with the failure returned.
 func (b *Broker) TryRestart() error {
+	if err := b.Spawn(); err != nil {
+		return err
+	}
+	p := b.process
+	deadline := time.Now().Add(startLimit)
+	for time.Now().Before(deadline) {
+		conn, err := net.DialTimeout("tcp", b.Kafka, time.Second)
+		if err == nil {
+			conn.Close()
+			return nil
+		}
+		select {
+		case <-p.exited:
+			b.process = nil
+			return fmt.Errorf("start broker: it exited (%v) and said:\n%s", p.err, p.output)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("start broker: no answer on %s within %s; it said:\n%s", b.Kafka, startLimit, p.output)
+}
+
+// Spawn starts the process and does not wait until it serves.
+func (b *Broker) Spawn() error {
 	if b.process != nil {
-		return fmt.Errorf("restart: the broker still runs")
+		return fmt.Errorf("start broker: it still runs")
 	}
 	binary, err := Binary()
 	if err != nil {
@@ -99,21 +122,7 @@ func (b *Broker) TryRestart() error {
 		close(p.exited)
 	}()
 	b.process = p
-	deadline := time.Now().Add(startLimit)
-	for time.Now().Before(deadline) {
-		conn, err := net.DialTimeout("tcp", b.Kafka, time.Second)
-		if err == nil {
-			conn.Close()
-			return nil
-		}
-		select {
-		case <-p.exited:
-			b.process = nil
-			return fmt.Errorf("start broker: it exited (%v) and said:\n%s", p.err, p.output)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("start broker: no answer on %s within %s; it said:\n%s", b.Kafka, startLimit, p.output)
+	return nil
 }
 
 // Kill sends SIGKILL and waits for the process to be gone.
