@@ -19,8 +19,9 @@
 // A JoinGroup is answered when the group leaves PreparingRebalance, a SyncGroup
 // when the leader has brought the assignment: until then their promises are part
 // of the state. A group is journaled when it becomes Stable or Empty and when a
-// static member of a stable group is replaced (KIP-345), as Kafka does, and beyond
-// Kafka when a member goes: then without a leader, which says that a rebalance was
+// static member of a stable group is replaced (KIP-345), as Kafka does. Beyond
+// Kafka it is journaled when a generation begins, because members are told of it,
+// and when a member goes; then without a leader, which says that a rebalance was
 // under way. After a crash the group is in its last journaled state; members that
 // joined since are unknown and join again.
 //

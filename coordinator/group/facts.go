@@ -7,7 +7,7 @@ import (
 )
 
 // Fact is a change of a Machine. Journaled are the offsets, the attempt counters,
-// deletions, and groups at rest; the others are volatile.
+// deletions, and groups that a restart has to find; the others are volatile.
 type Fact interface {
 	apply(m *Machine, at model.Offset)
 }

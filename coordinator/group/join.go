@@ -18,7 +18,7 @@ type step struct {
 	now     time.Time
 	g       *group
 	replies []machine.Reply
-	journal bool // the group has reached a state worth keeping
+	journal bool // the group has to survive a restart in this state
 	lost    bool // a member went
 }
 

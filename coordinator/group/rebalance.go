@@ -93,6 +93,10 @@ func (s *step) completeJoin() {
 	g.generation++
 	g.protocol = g.selectProtocol()
 	s.enter(CompletingRebalance)
+	// The members are told the generation, so no crash may take it back: a member
+	// that syncs with it after a restart has to hear that the group rebalances, not
+	// that its generation never existed.
+	s.journal = true
 	g.syncDeadline = s.now.Add(g.rebalanceTimeout())
 	for _, m := range g.ordered() {
 		m = g.edit(m.id)
