@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,7 +195,9 @@ func (b *Broker) transportOptions() transport.Options {
 	n := b.config.Network
 	o := transport.Options{
 		MaxConnections:      n.MaxConnections,
-		MaxConnectionsPerIP: n.MaxConnectionsPerIP,
+		MaxConnectionsPerIP: cmp.Or(n.MaxConnectionsPerIP, -1), // Kafka's 0 admits only the overrides
+		PerIPOverrides:      perIPOverrides(n.PerIPOverrides),
+		MaxConnectionRate:   n.MaxConnectionRate,
 		MaxFrameBytes:       int32(min(n.RequestMaxBytes, 1<<31-1)),
 		Memory:              b.memory,
 		IdleTimeout:         n.MaxIdle,
@@ -203,6 +207,26 @@ func (b *Broker) transportOptions() transport.Options {
 		o.HTTPHint = fmt.Sprintf("Metrics and health are at http://%s/.", b.config.HTTP.Address())
 	}
 	return o
+}
+
+// perIPOverrides keeps the addresses of max.connections.per.ip.overrides. Host
+// names, which Kafka looks up once at its start, are left out there too when
+// they do not resolve.
+func perIPOverrides(configured map[string]int) map[netip.Addr]int {
+	limits := make(map[netip.Addr]int, len(configured))
+	for host, limit := range configured {
+		if ip, err := netip.ParseAddr(host); err == nil {
+			limits[ip.Unmap()] = limit
+			continue
+		}
+		ips, _ := net.LookupHost(host)
+		for _, text := range ips {
+			if ip, err := netip.ParseAddr(text); err == nil {
+				limits[ip.Unmap()] = limit
+			}
+		}
+	}
+	return limits
 }
 
 // openEngine recovers the data directory.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -347,6 +348,32 @@ func TestConnectionLimits(t *testing.T) {
 		}
 		if n := s.Connections(); n != 2 {
 			t.Errorf("%d connections open, want 2", n)
+		}
+	})
+}
+
+func TestConnectionLimitsPerAddress(t *testing.T) {
+	a, b, local := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.Addr{}
+	s := NewServer(Options{MaxConnectionsPerIP: 1, PerIPOverrides: map[netip.Addr]int{b: 2}})
+	for _, c := range []struct {
+		ip   netip.Addr
+		want string
+	}{{a, ""}, {a, LimitPerIP}, {b, ""}, {b, ""}, {b, LimitPerIP}, {local, ""}, {local, ""}} {
+		if got := s.admit(&Conn{ip: c.ip, listener: new(Listener)}); got != c.want {
+			t.Errorf("%v: refusal %q, want %q", c.ip, got, c.want)
+		}
+	}
+}
+
+func TestConnectionsAreAcceptedAtTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, m := start(t, Options{MaxConnectionRate: 10}, &script{serve: echo})
+		began := time.Now()
+		for range 41 { // ten at once, for the idle second before
+			dial(t, m)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("41 connections at 10 a second took %v", took)
 		}
 	})
 }

@@ -78,8 +78,9 @@ func (s *Server) Serve() {
 // acceptLoop ends when the listener is closed. Other errors, such as too many
 // open files, pass: it tries again with growing pauses.
 func (s *Server) acceptLoop(l *Listener) {
-	const longestPause = time.Second
-	pause := 5 * time.Millisecond
+	const shortestPause, longestPause = 5 * time.Millisecond, time.Second
+	pause := shortestPause
+	pace := s.pace()
 	for {
 		socket, err := l.socket.Accept()
 		switch {
@@ -89,16 +90,42 @@ func (s *Server) acceptLoop(l *Listener) {
 			if report := s.options.Events.Accept; report != nil {
 				report(l, err, pause)
 			}
-			select {
-			case <-time.After(pause):
-			case <-s.drained.Done():
-				return
-			}
+			s.sleep(pause)
 			pause = min(2*pause, longestPause)
 			continue
 		}
-		pause = 5 * time.Millisecond
+		pause = shortestPause
 		s.open(l, socket)
+		s.sleep(pace())
+	}
+}
+
+// pace returns a function that says, after each accept, how long to wait before
+// the next, so that MaxConnectionRate is kept over any second.
+func (s *Server) pace() func() time.Duration {
+	rate := s.options.MaxConnectionRate
+	if rate <= 0 {
+		return func() time.Duration { return 0 }
+	}
+	var earliest time.Time // of the next accept, had they been evenly spread
+	return func() time.Duration {
+		now := time.Now()
+		if behind := now.Add(-time.Second); earliest.Before(behind) {
+			earliest = behind // what was not used up is kept for a second
+		}
+		earliest = earliest.Add(time.Second / time.Duration(rate))
+		return max(0, earliest.Sub(now))
+	}
+}
+
+// sleep returns early when the server begins to shut down.
+func (s *Server) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-s.drained.Done():
 	}
 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -19,8 +20,14 @@ type Options struct {
 	// ones are closed at once. Each costs two goroutines and about 20 kB.
 	// Default: no limit of ours, the system's file descriptors are one.
 	MaxConnections int
-	// MaxConnectionsPerIP is the same for one client address. Default: no limit.
+	// MaxConnectionsPerIP is the same for one client address. Default: no limit;
+	// negative: only addresses in PerIPOverrides may connect.
 	MaxConnectionsPerIP int
+	// PerIPOverrides replaces MaxConnectionsPerIP for single addresses.
+	PerIPOverrides map[netip.Addr]int
+	// MaxConnectionRate is how many connections a second are accepted, on each
+	// listener; the others wait in the system's queue. Default: no limit.
+	MaxConnectionRate int
 	// MaxFrameBytes is the largest body of a frame; a longer one closes the
 	// connection. Default 100 MiB, Kafka's socket.request.max.bytes.
 	MaxFrameBytes int32
@@ -175,6 +182,17 @@ const (
 	LimitPerIP       = "max.connections.per.ip"
 )
 
+// perIP returns how many connections one address may have.
+func (o *Options) perIP(ip netip.Addr) int {
+	if own, ok := o.PerIPOverrides[ip]; ok {
+		return own
+	}
+	if inProcess := !ip.IsValid(); inProcess || o.MaxConnectionsPerIP == 0 {
+		return math.MaxInt
+	}
+	return max(0, o.MaxConnectionsPerIP)
+}
+
 // admit registers a connection or says why not.
 func (s *Server) admit(c *Conn) (refusal string) {
 	var gated string
@@ -190,7 +208,7 @@ func (s *Server) admit(c *Conn) (refusal string) {
 		return gated
 	case o.MaxConnections > 0 && len(s.mu.conns) >= o.MaxConnections:
 		return LimitConnections
-	case o.MaxConnectionsPerIP > 0 && s.mu.perIP[c.ip] >= o.MaxConnectionsPerIP:
+	case s.mu.perIP[c.ip] >= o.perIP(c.ip):
 		return LimitPerIP
 	}
 	s.mu.conns[c] = struct{}{}
