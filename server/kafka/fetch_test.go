@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/perigeemq/perigee/coordinator"
@@ -363,5 +364,81 @@ func TestReadCommittedGetsAListOfAbortedTransactionsThatIsNotNull(t *testing.T) 
 	got := fetched(ask[*kmsg.FetchResponse](b.dial(), 13, req))[0]
 	if got.AbortedTransactions == nil || len(got.AbortedTransactions) != 0 || !bytes.Contains(got.RecordBatches, []byte("plain")) {
 		t.Errorf("aborted %v", got.AbortedTransactions)
+	}
+}
+
+// A read_committed consumer that waits in its session at the last stable offset
+// is woken when the transaction before it ends, although it fetched nothing new
+// of its own; see pitfalls: sessions that never re-send such a partition.
+func TestAReadCommittedSessionIsWokenByTheEndOfATransaction(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	producer := b.client(kgo.TransactionalID("clerk"), kgo.DefaultProduceTopic("orders"))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.ProduceSync(t.Context(), kgo.StringRecord("pending")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	c := b.dial()
+	open := fetchRequest(topic, map[int32]int64{0: 0})
+	open.SessionEpoch, open.IsolationLevel = 0, 1
+	first := ask[*kmsg.FetchResponse](c, 13, open)
+	if p := fetched(first)[0]; p.LastStableOffset != 0 || p.HighWatermark != 1 || len(p.RecordBatches) != 0 {
+		t.Fatalf("during the transaction: stable %d high %d, %d bytes", p.LastStableOffset, p.HighWatermark, len(p.RecordBatches))
+	}
+	wait := kmsg.NewPtrFetchRequest()
+	wait.SessionID, wait.SessionEpoch, wait.IsolationLevel = first.SessionID, 1, 1
+	wait.MaxWaitMillis, wait.MinBytes = 60_000, 1
+	id := c.send(13, wait)
+	if err := producer.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	resp := wait.ResponseKind().(*kmsg.FetchResponse)
+	c.read(id, resp)
+	p := fetched(resp)[0]
+	if p.LastStableOffset != 2 || len(p.AbortedTransactions) != 1 || p.AbortedTransactions[0].FirstOffset != 0 {
+		t.Errorf("after the abort: stable %d, aborted %+v", p.LastStableOffset, p.AbortedTransactions)
+	}
+}
+
+// A topic deleted and made again under its name is another topic: requests with
+// the old id are refused, and none of the old records appears.
+func TestARecreatedTopicIsAnother(t *testing.T) {
+	b := startBroker(t)
+	old := b.create("orders", 1)
+	b.append(old, 0, "of the old one")
+	deleted, err := b.coordinator.DeleteTopics([]catalog.TopicRef{{Name: "orders"}})(t.Context())
+	if err != nil || deleted[0].Err != nil {
+		t.Fatalf("delete: %v, %+v", err, deleted)
+	}
+	fresh := b.create("orders", 1)
+	c := b.dial()
+	if got := produceOne(c, 13, produceRequest(old, plain(t, "x"))); got.ErrorCode != kerr.UnknownTopicID.Code {
+		t.Errorf("produce with the old id: error %d", got.ErrorCode)
+	}
+	if got := fetched(ask[*kmsg.FetchResponse](c, 13, fetchRequest(old, map[int32]int64{0: 0})))[0]; got.ErrorCode != kerr.UnknownTopicID.Code {
+		t.Errorf("fetch with the old id: error %d", got.ErrorCode)
+	}
+	if got := fetched(ask[*kmsg.FetchResponse](c, 13, fetchRequest(fresh, map[int32]int64{0: 0})))[0]; got.ErrorCode != 0 || got.HighWatermark != 0 {
+		t.Errorf("the new topic: %+v", got)
+	}
+}
+
+// A waiting fetch is answered when its topic is deleted.
+func TestALongPollEndsWhenItsTopicIsDeleted(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	c := b.dial()
+	req := fetchRequest(topic, map[int32]int64{0: 0})
+	req.MaxWaitMillis = 3_600_000
+	id := c.send(13, req)
+	if _, err := b.coordinator.DeleteTopics([]catalog.TopicRef{{Name: "orders"}})(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	c.read(id, resp)
+	if got := fetched(resp)[0].ErrorCode; got != kerr.UnknownTopicOrPartition.Code && got != kerr.UnknownTopicID.Code {
+		t.Errorf("error %d", got)
 	}
 }
