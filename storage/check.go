@@ -101,7 +101,7 @@ func (c *check) damage(d *CorruptionError) {
 
 // blame sorts an error: damage goes into the report, anything else is returned.
 func (c *check) blame(err error) error {
-	if d, ok := errors.AsType[*CorruptionError](corruption(err)); ok {
+	if d, ok := errors.AsType[*CorruptionError](err); ok {
 		c.damage(d)
 		return nil
 	}

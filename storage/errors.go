@@ -7,7 +7,7 @@ import (
 	"github.com/perigeemq/perigee/storage/journal"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/producer"
-	"github.com/perigeemq/perigee/storage/segment"
+	"github.com/perigeemq/perigee/storage/vfs"
 )
 
 // What the engine answers. An error may be wrapped with the step that met it;
@@ -46,7 +46,7 @@ var (
 )
 
 // CorruptionError is the one mark for bytes that cannot be what was written.
-type CorruptionError = segment.CorruptionError
+type CorruptionError = vfs.CorruptionError
 
 // AppendError names the item that made the engine refuse a whole call.
 type AppendError struct {

@@ -101,15 +101,7 @@ func (r *recovery) checkpoint() (journal.LSN, error) {
 		}
 		return c.Position, nil
 	}
-	return 0, corruption(err)
-}
-
-// corruption turns the journal's mark into the engine's.
-func corruption(err error) error {
-	if c, ok := errors.AsType[*journal.CorruptionError](err); ok {
-		return &CorruptionError{File: c.File, Offset: c.Offset, Reason: c.Reason}
-	}
-	return err
+	return 0, err
 }
 
 // restore makes a partition from its captured state.
@@ -141,7 +133,7 @@ func (r *recovery) replay(position journal.LSN) (*journal.Recovered, error) {
 		FS: r.e.o.FS, From: position, Keep: keep, Repair: r.e.o.Repair, Progress: r.progress,
 	}, r.entry)
 	if err != nil {
-		return nil, fmt.Errorf("replay journal: %w", corruption(err))
+		return nil, fmt.Errorf("replay journal: %w", err)
 	}
 	r.result.Entries, r.result.JournalBytes = recovered.Entries, recovered.Bytes
 	if recovered.Damage != nil {

@@ -149,7 +149,7 @@ type file struct {
 	vfs.File
 	header  fileHeader
 	size    int64 // allocated, header included
-	started bool // the header on the disk carries start
+	started bool  // the header on the disk carries start
 }
 
 type queued struct {
