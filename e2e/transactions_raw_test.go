@@ -310,12 +310,19 @@ func (f fetched) values() []string {
 	return vs
 }
 
-// committedValues filters as clients do: an entry of the aborted list hides its
-// producer's batches from its first offset to the next abort marker.
+// committedValues filters as clients do.
 func (f fetched) committedValues() []string {
+	var vs []string
+	f.eachCommitted(func(b batch.View) { vs = append(vs, valuesOf(b)...) })
+	return vs
+}
+
+// eachCommitted visits the data batches a read_committed client hands out: an
+// entry of the aborted list hides its producer's batches from its first offset
+// to the next abort marker.
+func (f fetched) eachCommitted(visit func(batch.View)) {
 	hidden := map[int64]bool{}
 	rest := f.aborted
-	var vs []string
 	for _, b := range f.batches {
 		for len(rest) > 0 && rest[0].FirstOffset <= int64(b.LastOffset()) {
 			hidden[rest[0].ProducerID] = true
@@ -328,10 +335,9 @@ func (f fetched) committedValues() []string {
 				delete(hidden, pid)
 			}
 		case !b.IsTransactional() || !hidden[pid]:
-			vs = append(vs, valuesOf(b)...)
+			visit(b)
 		}
 	}
-	return vs
 }
 
 func valuesOf(b batch.View) []string {
