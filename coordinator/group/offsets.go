@@ -179,7 +179,7 @@ func (c DeleteOffsets) decide(m *Machine, _ time.Time) decision {
 		return refuse(ErrInvalidGroupID)
 	case g == nil:
 		return refuse(ErrGroupNotFound)
-	case g.state != Empty && g.protocolType != consumerProtocol:
+	case g.state != Empty && g.protocolType != consumerProtocol && g.protocolType != MoonProtocol:
 		return refuse(ErrNonEmptyGroup)
 	}
 	topics, known := g.subscribed()

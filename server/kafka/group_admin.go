@@ -73,6 +73,9 @@ func describeGroups(s *session, r *request) reply {
 		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 		for i, id := range req.Groups {
 			d, err := described[i].Wait(ctx)
+			if d.ProtocolType == group.MoonProtocol {
+				d = s.moonGroup(d)
+			}
 			g := describedGroup(id, d, err, req.Version)
 			if req.IncludeAuthorizedOperations && g.ErrorCode == 0 {
 				g.AuthorizedOperations = groupOperations
@@ -81,6 +84,35 @@ func describeGroups(s *session, r *request) reply {
 		}
 		return resp
 	}
+}
+
+// moonGroup shows a group of MoonMQ members as one of consumers: Kafka's tools
+// describe, list and reset no other kind. What its members read is computed, as
+// it is for them.
+func (s *session) moonGroup(d group.Description) group.Description {
+	d.ProtocolType = shownType(d.ProtocolType)
+	snapshot := s.coordinator.Catalog()
+	assigned := group.AssignRange(d.Members, func(topic string) int32 {
+		t, ok := snapshot.Topic(topic)
+		if !ok {
+			return 0
+		}
+		return t.Partitions
+	})
+	d.Members = slices.Clone(d.Members)
+	for i := range d.Members {
+		m := &d.Members[i]
+		m.Assignment = group.EncodeAssignment(assigned[m.ID])
+	}
+	return d
+}
+
+// shownType is the protocol type Kafka's clients are told.
+func shownType(protocolType string) string {
+	if protocolType == group.MoonProtocol {
+		return "consumer"
+	}
+	return protocolType
 }
 
 func describedGroup(id string, d group.Description, err error, version int16) kmsg.DescribeGroupsResponseGroup {
@@ -127,7 +159,7 @@ func listGroups(s *session, r *request) reply {
 				continue
 			}
 			g := kmsg.NewListGroupsResponseGroup()
-			g.Group, g.ProtocolType, g.GroupState, g.GroupType = l.ID, l.ProtocolType, l.State.String(), classicType
+			g.Group, g.ProtocolType, g.GroupState, g.GroupType = l.ID, shownType(l.ProtocolType), l.State.String(), classicType
 			resp.Groups = append(resp.Groups, g)
 		}
 		return resp

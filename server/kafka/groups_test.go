@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/perigeemq/perigee/coordinator/catalog"
+	"github.com/perigeemq/perigee/coordinator/group"
 )
 
 // The expectations of this file were compared with the answers of a Kafka 4.4.0
@@ -500,6 +503,41 @@ func TestStaticMembersOverTheWire(t *testing.T) {
 			t.Errorf("leaving %+v: want code %d", m, want[i])
 		}
 	}
+}
+
+// TestMoonMQGroupsLookLikeConsumers to Kafka's tools, which know no other kind.
+func TestMoonMQGroupsLookLikeConsumers(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("t", 3)
+	for _, id := range []string{"one", "two"} {
+		_, err := b.coordinator.AttachMember(group.Attach{Group: "moon", Member: id, Topics: []string{"t", "gone"}, Session: time.Minute}).Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := b.dial()
+	r := kmsg.NewPtrDescribeGroupsRequest()
+	r.Groups = []string{"moon"}
+	g := ask[*kmsg.DescribeGroupsResponse](c, 5, r).Groups[0]
+	if g.State != "Stable" || g.ProtocolType != "consumer" || g.Protocol != "range" || len(g.Members) != 2 {
+		t.Fatalf("described %+v", g)
+	}
+	for i, want := range [][]int32{{0, 1}, {2}} {
+		var metadata kmsg.ConsumerMemberMetadata
+		var assigned kmsg.ConsumerMemberAssignment
+		if err := errors.Join(metadata.ReadFrom(g.Members[i].ProtocolMetadata), assigned.ReadFrom(g.Members[i].MemberAssignment)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(metadata.Topics, []string{"gone", "t"}) || len(assigned.Topics) != 2 ||
+			len(assigned.Topics[0].Partitions) != 0 || !slices.Equal(assigned.Topics[1].Partitions, want) {
+			t.Errorf("%s subscribes %q and reads %+v", g.Members[i].MemberID, metadata.Topics, assigned.Topics)
+		}
+	}
+	if list := ask[*kmsg.ListGroupsResponse](c, 5, kmsg.NewPtrListGroupsRequest()).Groups; len(list) != 1 || list[0].ProtocolType != "consumer" {
+		t.Errorf("listed %+v", list)
+	}
+	wantCode(t, "Kafka member", ask[*kmsg.JoinGroupResponse](c, 3, joinRequest("moon", "")).ErrorCode, kerr.InconsistentGroupProtocol)
+	wantCode(t, "Kafka commit", ask[*kmsg.OffsetCommitResponse](c, 9, offsetCommitRequest("moon", topic, 0)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownMemberID)
 }
 
 func TestGroupsAreDescribedListedAndDeleted(t *testing.T) {
