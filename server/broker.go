@@ -65,9 +65,8 @@ type Broker struct {
 	admin       *admin.Server
 	disk        *vfs.Disk // nil when Options.FS is set
 
-	requests    metrics.Kafka
-	syncLatency metrics.Histogram
-	counts      counts
+	requests metrics.Kafka
+	counts   counts
 }
 
 // New returns a broker that does nothing yet.
@@ -165,7 +164,6 @@ func (b *Broker) bindAdmin() error {
 		Snapshot:      b.snapshot,
 		Kafka:         &b.requests,
 		API:           kafka.APIName,
-		SyncLatency:   &b.syncLatency,
 		MaxPartitions: maxPartitionSeries,
 	}
 	collectors := []prometheus.Collector{collector}

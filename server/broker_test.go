@@ -120,7 +120,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	code, metrics := get(t, b, "/metrics")
 	for _, series := range []string{
 		`perigee_kafka_requests_total{api="ApiVersions"}`, `perigee_connections_open{protocol="kafka"} 1`, "perigee_topics ",
-		"perigee_partitions ", "perigee_journal_syncs_total", "perigee_build_info{", "go_goroutines", "process_resident_memory_bytes",
+		"perigee_partitions ", "perigee_checkpoints_total", "perigee_build_info{", "go_goroutines", "process_resident_memory_bytes",
 		`perigee_partition_high_watermark{partition="0",topic="__perigee_catalog"}`,
 	} {
 		if !strings.Contains(metrics, series) {

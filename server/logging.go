@@ -40,8 +40,6 @@ func NewLogger(c *config.Broker, to io.Writer) zerolog.Logger {
 
 // counts are what the engine's events add up to, for metrics.
 type counts struct {
-	journalSyncs, journalEntries, journalBytes atomic.Int64
-
 	checkpoints, compactions, rolled, dropped, expired atomic.Int64
 
 	full       atomic.Bool

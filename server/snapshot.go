@@ -33,7 +33,6 @@ func (b *Broker) snapshot() metrics.Snapshot {
 		s.Disk.Free, s.Disk.Total, _ = b.disk.Free() // unknown is shown as 0
 	}
 	s.Storage = metrics.Storage{
-		JournalSyncs: c.journalSyncs.Load(), JournalEntries: c.journalEntries.Load(), JournalBytes: c.journalBytes.Load(),
 		Checkpoints: c.checkpoints.Load(), Compactions: c.compactions.Load(),
 		SegmentsRolled: c.rolled.Load(), SegmentsDropped: c.dropped.Load(), ProducersExpired: c.expired.Load(),
 	}

@@ -53,8 +53,6 @@ type Disk struct {
 
 // Storage counts what the engine did since the start.
 type Storage struct {
-	JournalSyncs, JournalEntries, JournalBytes int64
-
 	Checkpoints, Compactions, SegmentsRolled, SegmentsDropped, ProducersExpired int64
 }
 
@@ -65,8 +63,6 @@ type Collector struct {
 	Kafka    *Kafka
 	// API names a Kafka API key, "" for one that is not served.
 	API func(key int16) string
-	// SyncLatency is how long the journal's syncs took.
-	SyncLatency *Histogram
 	// MaxPartitions bounds the partitions exported one by one; the sums are
 	// always complete. 0 means none.
 	MaxPartitions int
@@ -150,16 +146,6 @@ func (c *Collector) collectStorage(out emitter, s Snapshot) {
 	out.gauge(diskFree, "Bytes that may still be written to the data directory.", float64(s.Disk.Free), nil)
 	out.gauge(diskTotal, "Size of the data directory's volume.", float64(s.Disk.Total), nil)
 	out.gauge(storageFull, "1 while produce is refused for want of space.", truth(s.Disk.Full), nil)
-	out.counter(journalSyncs, "Syncs of the journal.", float64(s.Storage.JournalSyncs), nil)
-	out.counter(journalEntries, "Entries written to the journal.", float64(s.Storage.JournalEntries), nil)
-	out.counter(journalBytes, "Bytes written to the journal.", float64(s.Storage.JournalBytes), nil)
-	if s.Storage.JournalSyncs > 0 {
-		out.gauge(journalGroupSize, "Entries for each sync, since the start: what group commit saves.",
-			float64(s.Storage.JournalEntries)/float64(s.Storage.JournalSyncs), nil)
-	}
-	if count, sum, buckets := c.SyncLatency.snapshot(); count > 0 {
-		out.histogram(journalSyncLatency, "Duration of a write and sync of the journal.", count, sum, buckets, nil)
-	}
 	out.counter(checkpoints, "Checkpoints taken.", float64(s.Storage.Checkpoints), nil)
 	out.counter(compactions, "Compaction passes.", float64(s.Storage.Compactions), nil)
 	out.counter(segmentsRolled, "Segments begun.", float64(s.Storage.SegmentsRolled), nil)
