@@ -58,7 +58,7 @@ func (t *Topic) resolve(v config.Values) {
 		Delete:             s.Delete,
 		RetentionBytes:     limit(s.RetentionBytes),
 		RetentionAge:       limit(s.RetentionAge),
-		Compact:            s.Compact,
+		Compact:            s.Compact && !s.CleanerOff,
 		DeleteRetention:    s.DeleteRetention,
 		MinCompactionLag:   s.MinCompactionLag,
 		MaxCompactionLag:   limit(s.MaxCompactionLag),

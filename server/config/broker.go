@@ -28,28 +28,25 @@ type Broker struct {
 	MoonMQLimits MoonMQLimits
 	DeadLetters  DeadLetters
 
-	SuperUsers             []string // "User:name"
-	AllowEveryoneIfNoACL   bool
-	AllowOpen              bool
-	LogLevel, LogFormat    string
-	ShutdownTimeout        time.Duration
-	AdvertisedInterBrokerV string // shown as inter.broker.protocol.version
+	SuperUsers           []string // "User:name"
+	AllowEveryoneIfNoACL bool
+	AllowOpen            bool
+	LogLevel, LogFormat  string
+	ShutdownTimeout      time.Duration
 }
 
 // Network are the limits of the Kafka listeners.
 type Network struct {
-	RequestMaxBytes      int   // longest request
-	InFlightBytes        int64 // memory for requests on all connections; -1: choose
-	FetchMaxBytes        int
-	FetchSessions        int
-	DescribePartitions   int // most partitions in one DescribeTopicPartitions answer
-	MaxConnections       int
-	MaxConnectionsPerIP  int
-	PerIPOverrides       map[string]int
-	MaxConnectionRate    int           // new connections per second
-	MaxIdle              time.Duration // negative: never closed
-	FailedAuthentication time.Duration // delay before the close
-	ReauthenticateAfter  time.Duration // 0: never
+	RequestMaxBytes     int   // longest request
+	InFlightBytes       int64 // memory for requests on all connections; -1: choose
+	FetchMaxBytes       int
+	FetchSessions       int
+	DescribePartitions  int // most partitions in one DescribeTopicPartitions answer
+	MaxConnections      int
+	MaxConnectionsPerIP int
+	PerIPOverrides      map[string]int
+	MaxConnectionRate   int           // new connections per second
+	MaxIdle             time.Duration // negative: never closed
 }
 
 // Storage is what the engine is opened with.
@@ -63,7 +60,6 @@ type Storage struct {
 	Workers               int
 	Repair                bool
 	RetentionInterval     time.Duration
-	CompactionEnabled     bool
 	CleanerBackoff        time.Duration
 	CleanerMemoryBytes    int64
 	ProducerExpiry        time.Duration
@@ -82,24 +78,17 @@ type TopicDefaults struct {
 
 // Groups are the settings of the group coordinator.
 type Groups struct {
-	OffsetsPartitions      int32
-	OffsetsRetention       time.Duration
-	OffsetsCheckInterval   time.Duration
-	MetadataMaxBytes       int
-	MinSessionTimeout      time.Duration
-	MaxSessionTimeout      time.Duration
-	InitialRebalanceDelay  time.Duration
-	MaxSize                int
-	ConsumerSessionTimeout time.Duration
-	ConsumerHeartbeat      time.Duration
-	ConsumerMaxSize        int
-	ConsumerAssignors      []string
-	ConsumerMigration      string
+	OffsetsRetention      time.Duration
+	OffsetsCheckInterval  time.Duration
+	MetadataMaxBytes      int
+	MinSessionTimeout     time.Duration
+	MaxSessionTimeout     time.Duration
+	InitialRebalanceDelay time.Duration
+	MaxSize               int
 }
 
 // Transactions are the settings of the transaction coordinator.
 type Transactions struct {
-	StatePartitions  int32
 	MaxTimeout       time.Duration
 	IDExpiration     time.Duration
 	TimeoutCheck     time.Duration // how often open transactions are checked
@@ -137,11 +126,9 @@ type MoonMQLimits struct {
 
 // DeadLetters are the rules for records that no consumer can process.
 type DeadLetters struct {
-	MaxDeliveries   int
-	Suffix          string
-	SkipOversize    bool // false: dead-letter what a MoonMQ client cannot read
-	GroupPrefix     string
-	GroupAutoCreate bool
+	MaxDeliveries int
+	Suffix        string
+	SkipOversize  bool // false: dead-letter what a MoonMQ client cannot read
 }
 
 // NewBroker parses the effective broker settings and checks the conditions
@@ -162,8 +149,7 @@ func NewBroker(v Values) (*Broker, error) {
 		AllowEveryoneIfNoACL: r.flag("allow.everyone.if.no.acl.found"),
 		AllowOpen:            r.flag("perigee.allow.open"),
 		LogLevel:             r.text("perigee.log.level"), LogFormat: r.text("perigee.log.format"),
-		ShutdownTimeout:        r.time("perigee.shutdown.timeout.ms"),
-		AdvertisedInterBrokerV: r.text("inter.broker.protocol.version"),
+		ShutdownTimeout: r.time("perigee.shutdown.timeout.ms"),
 	}
 	return b, errors.Join(b.placeListeners(r), b.placeData(r), b.check())
 }
@@ -217,18 +203,16 @@ func (b *Broker) Open() []Listener {
 func network(r reader) Network {
 	overrides, _ := parseIPCounts(r.text("max.connections.per.ip.overrides")) // checked by the key's rule
 	return Network{
-		RequestMaxBytes:      r.int("socket.request.max.bytes"),
-		InFlightBytes:        r.int64("queued.max.request.bytes"),
-		FetchMaxBytes:        r.int("fetch.max.bytes"),
-		FetchSessions:        r.int("max.incremental.fetch.session.cache.slots"),
-		DescribePartitions:   r.int("max.request.partition.size.limit"),
-		MaxConnections:       r.int("max.connections"),
-		MaxConnectionsPerIP:  r.int("max.connections.per.ip"),
-		PerIPOverrides:       overrides,
-		MaxConnectionRate:    r.int("max.connection.creation.rate"),
-		MaxIdle:              r.time("connections.max.idle.ms"),
-		FailedAuthentication: r.time("connection.failed.authentication.delay.ms"),
-		ReauthenticateAfter:  r.time("connections.max.reauth.ms"),
+		RequestMaxBytes:     r.int("socket.request.max.bytes"),
+		InFlightBytes:       r.int64("queued.max.request.bytes"),
+		FetchMaxBytes:       r.int("fetch.max.bytes"),
+		FetchSessions:       r.int("max.incremental.fetch.session.cache.slots"),
+		DescribePartitions:  r.int("max.request.partition.size.limit"),
+		MaxConnections:      r.int("max.connections"),
+		MaxConnectionsPerIP: r.int("max.connections.per.ip"),
+		PerIPOverrides:      overrides,
+		MaxConnectionRate:   r.int("max.connection.creation.rate"),
+		MaxIdle:             r.time("connections.max.idle.ms"),
 	}
 }
 
@@ -243,7 +227,6 @@ func storage(r reader) Storage {
 		Workers:               r.int("perigee.storage.workers"),
 		Repair:                r.flag("perigee.repair"),
 		RetentionInterval:     r.time("log.retention.check.interval.ms"),
-		CompactionEnabled:     r.flag("log.cleaner.enable"),
 		CleanerBackoff:        r.time("log.cleaner.backoff.ms"),
 		CleanerMemoryBytes:    r.int64("log.cleaner.dedupe.buffer.size"),
 		ProducerExpiry:        r.time("producer.id.expiration.ms"),
@@ -254,25 +237,18 @@ func storage(r reader) Storage {
 
 func groups(r reader) Groups {
 	return Groups{
-		OffsetsPartitions:      int32(r.int("offsets.topic.num.partitions")),
-		OffsetsRetention:       r.time("perigee.offsets.retention.ms"),
-		OffsetsCheckInterval:   r.time("offsets.retention.check.interval.ms"),
-		MetadataMaxBytes:       r.int("offset.metadata.max.bytes"),
-		MinSessionTimeout:      r.time("group.min.session.timeout.ms"),
-		MaxSessionTimeout:      r.time("group.max.session.timeout.ms"),
-		InitialRebalanceDelay:  r.time("group.initial.rebalance.delay.ms"),
-		MaxSize:                r.int("group.max.size"),
-		ConsumerSessionTimeout: r.time("group.consumer.session.timeout.ms"),
-		ConsumerHeartbeat:      r.time("group.consumer.heartbeat.interval.ms"),
-		ConsumerMaxSize:        r.int("group.consumer.max.size"),
-		ConsumerAssignors:      r.list("group.consumer.assignors"),
-		ConsumerMigration:      r.text("group.consumer.migration.policy"),
+		OffsetsRetention:      r.time("perigee.offsets.retention.ms"),
+		OffsetsCheckInterval:  r.time("offsets.retention.check.interval.ms"),
+		MetadataMaxBytes:      r.int("offset.metadata.max.bytes"),
+		MinSessionTimeout:     r.time("group.min.session.timeout.ms"),
+		MaxSessionTimeout:     r.time("group.max.session.timeout.ms"),
+		InitialRebalanceDelay: r.time("group.initial.rebalance.delay.ms"),
+		MaxSize:               r.int("group.max.size"),
 	}
 }
 
 func transactions(r reader) Transactions {
 	t := Transactions{
-		StatePartitions:  int32(r.int("transaction.state.log.num.partitions")),
 		MaxTimeout:       r.time("transaction.max.timeout.ms"),
 		IDExpiration:     r.time("transactional.id.expiration.ms"),
 		TimeoutCheck:     r.time("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -315,11 +291,9 @@ func moonmqLimits(r reader) MoonMQLimits {
 
 func deadLetters(r reader) DeadLetters {
 	return DeadLetters{
-		MaxDeliveries:   r.int("moonmq.max.deliveries"),
-		Suffix:          r.text("moonmq.dlq.suffix"),
-		SkipOversize:    r.text("moonmq.oversize") == "skip",
-		GroupPrefix:     r.text("errors.deadletterqueue.topic.name.prefix"),
-		GroupAutoCreate: r.flag("errors.deadletterqueue.auto.create.topics.enable"),
+		MaxDeliveries: r.int("moonmq.max.deliveries"),
+		Suffix:        r.text("moonmq.dlq.suffix"),
+		SkipOversize:  r.text("moonmq.oversize") == "skip",
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 // retention.
 type Topic struct {
 	Compact, Delete      bool
+	CleanerOff           bool   // log.cleaner.enable is false: nothing is compacted
 	Compression          string // a codec's name, "uncompressed" or "producer"
 	GzipLevel            int
 	LZ4Level             int
 	ZstdLevel            int
 	DeleteRetention      time.Duration
-	DeadLetterTopic      bool // may be a group's dead-letter topic
 	FileDeleteDelay      time.Duration
 	FlushMessages        int64
 	FlushInterval        time.Duration
@@ -45,13 +45,13 @@ func NewTopic(v Values, overrides map[string]string) Topic {
 	policy := r.list("cleanup.policy")
 	t := Topic{
 		Compact:              slices.Contains(policy, "compact"),
+		CleanerOff:           !v.broker().flag("log.cleaner.enable"),
 		Delete:               slices.Contains(policy, "delete"),
 		Compression:          r.text("compression.type"),
 		GzipLevel:            r.int("compression.gzip.level"),
 		LZ4Level:             r.int("compression.lz4.level"),
 		ZstdLevel:            r.int("compression.zstd.level"),
 		DeleteRetention:      r.time("delete.retention.ms"),
-		DeadLetterTopic:      r.flag("errors.deadletterqueue.group.enable"),
 		FileDeleteDelay:      r.time("file.delete.delay.ms"),
 		FlushMessages:        r.int64("flush.messages"),
 		FlushInterval:        r.time("flush.ms"),

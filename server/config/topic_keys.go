@@ -30,7 +30,7 @@ var topicKeys = []Key{
 		Doc: "Effort of zstd when the broker compresses; mapped to the nearest level the library has."},
 	{Name: "delete.retention.ms", Type: Long, Default: day, Unit: Millis, rule: atLeast(0), Fallback: []string{"log.cleaner.delete.retention.ms"},
 		Doc: "How long a compacted topic keeps tombstones and transaction markers, so that a reader that started before sees them."},
-	{Name: "errors.deadletterqueue.group.enable", Type: Bool, Default: "false",
+	{Name: "errors.deadletterqueue.group.enable", Type: Bool, Default: "false", Effect: Stored,
 		Doc: "Whether this topic may be the dead-letter topic of groups (KIP-1191)."},
 	{Name: "file.delete.delay.ms", Type: Long, Default: "60000", Unit: Millis, rule: atLeast(0), Fallback: []string{"log.segment.delete.delay.ms"},
 		Doc: "How long files of deleted segments stay on disk for readers that still hold them."},
@@ -108,9 +108,9 @@ var goneTopicKeys = []string{"message.format.version", "message.downconversion.e
 
 // groupKeys are the settings of one group (resource GROUP).
 var groupKeys = []Key{
-	{Name: "consumer.session.timeout.ms", Type: Int, Default: "45000", Unit: Millis, rule: atLeast(1), Fallback: []string{"group.consumer.session.timeout.ms"},
+	{Name: "consumer.session.timeout.ms", Type: Int, Default: "45000", Effect: Stored, Unit: Millis, rule: atLeast(1), Fallback: []string{"group.consumer.session.timeout.ms"},
 		Doc: "A member of a consumer group that is not heard of for this time is removed."},
-	{Name: "consumer.heartbeat.interval.ms", Type: Int, Default: "5000", Unit: Millis, rule: atLeast(1), Fallback: []string{"group.consumer.heartbeat.interval.ms"},
+	{Name: "consumer.heartbeat.interval.ms", Type: Int, Default: "5000", Effect: Stored, Unit: Millis, rule: atLeast(1), Fallback: []string{"group.consumer.heartbeat.interval.ms"},
 		Doc: "How often members of a consumer group send heartbeats."},
 	{Name: "consumer.assignment.interval.ms", Type: Int, Default: "1000", Unit: Millis, rule: atLeast(0), Effect: Stored, Fallback: []string{"group.consumer.assignment.interval.ms"},
 		Doc: "The least time between two assignments of a consumer group."},
@@ -134,9 +134,9 @@ var groupKeys = []Key{
 		Doc: "How many records of one partition a share group may hold at once."},
 	{Name: "share.isolation.level", Type: String, Default: "read_uncommitted", rule: oneOf("read_committed", "read_uncommitted"), Effect: Stored,
 		Doc: "Whether a share group sees records of open and aborted transactions."},
-	{Name: "errors.deadletterqueue.topic.name", Type: String, Default: "",
+	{Name: "errors.deadletterqueue.topic.name", Type: String, Default: "", Effect: Stored,
 		Doc: "The topic a group's dead records go to; empty means no dead-letter topic (KIP-1191)."},
-	{Name: "errors.deadletterqueue.copy.record.enable", Type: Bool, Default: "false",
+	{Name: "errors.deadletterqueue.copy.record.enable", Type: Bool, Default: "false", Effect: Stored,
 		Doc: "Copy the whole record to the dead-letter topic instead of a pointer to it."},
 	{Name: "share.assignment.interval.ms", Type: Int, Default: "1000", Unit: Millis, rule: atLeast(0), Effect: Stored, Fallback: []string{"group.share.assignment.interval.ms"},
 		Doc: "The least time between two assignments of a share group."},
