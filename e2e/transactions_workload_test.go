@@ -26,7 +26,7 @@ import (
 const (
 	listTopic, inputTopic = "list", "input"
 	listPartitions        = 4
-	inputRecords          = 100_000 // more than a run consumes
+	inputRecords          = 20_000 // more than a short run consumes; a long one goes on without
 )
 
 // workload is one run against one address.
@@ -198,7 +198,26 @@ func (a *actor) own() bool {
 	a.w.record(func(h *checker.History) {
 		h.Inits = append(h.Inits, checker.Init{Span: s, ID: a.id, PID: a.me.id, Epoch: a.me.epoch})
 	})
+	if a.rng.IntN(3) == 0 {
+		a.ownNothing()
+	}
 	return a.input < 0 || a.position()
+}
+
+// ownNothing asks for an idempotent producer's id, which nobody else may have.
+func (a *actor) ownNothing() {
+	s := checker.Span{Invoked: a.w.now()}
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.Version = 4
+	resp, err := a.link.try(req)
+	if s.Completed = a.w.now(); err != nil {
+		return
+	}
+	if got := resp.(*kmsg.InitProducerIDResponse); got.ErrorCode == 0 {
+		a.w.record(func(h *checker.History) {
+			h.Inits = append(h.Inits, checker.Init{Span: s, PID: got.ProducerID, Epoch: got.ProducerEpoch})
+		})
+	}
 }
 
 // position asks where the group stands, as a consumer that was assigned the
@@ -354,8 +373,12 @@ func (a *actor) append(partition int32, n int, source *checker.Source) bool {
 	if a.v2 {
 		version = 12
 	}
+	req := a.link.produceRequest(version, a.id, listTopic, partition, records(a.me, a.seq[partition], values...))
 	s := checker.Span{Invoked: a.w.now()}
-	resp, err := a.link.try(a.link.produceRequest(version, a.id, listTopic, partition, records(a.me, a.seq[partition], values...)))
+	resp, err := a.link.try(req)
+	if err == nil && a.rng.IntN(8) == 0 {
+		resp, err = a.link.try(req) // a retry, as of an answer that was lost
+	}
 	s.Completed = a.w.now()
 	offset, code := int64(-1), int16(0)
 	if err == nil {
@@ -576,7 +599,9 @@ func (w *workload) final() *checker.History {
 		ids[in.ID] = true
 	}
 	for id := range ids {
-		admin.init(id)
+		if id != "" {
+			admin.init(id)
+		}
 	}
 	l := &link{raw: *rawConn(w.t, w.addr)}
 	h.Final = checker.Final{Log: map[int32]checker.Response{}, Committed: map[int32][]checker.Record{}}

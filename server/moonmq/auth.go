@@ -69,7 +69,7 @@ func (s *session) loggedIn(user, mechanism string) error {
 	s.front.lockout.Succeed(s.host)
 	s.front.metrics.login(mechanism, true)
 	s.user, s.state, s.scram = user, stateAuthenticated, nil
-	s.admitted.Store(true)
+	s.admit()
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (s *session) accepts(r row) bool {
 		return true
 	}
 	if s.state == stateGreeted && r.from == stateAuthenticated && s.front.access.Open() {
-		s.admitted.Store(true)
+		s.admit()
 		return true
 	}
 	return false

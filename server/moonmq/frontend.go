@@ -91,11 +91,16 @@ func (f *FrontEnd) Open(c *transport.Conn) transport.Session {
 	f.mu.sessions[s] = struct{}{}
 	f.mu.Unlock()
 	f.metrics.opened()
+	f.lookAgain()
+	return s
+}
+
+// lookAgain wakes the watcher: a deadline may have come nearer.
+func (f *FrontEnd) lookAgain() {
 	select {
 	case f.kick <- struct{}{}:
 	default:
 	}
-	return s
 }
 
 // Gate is transport.Listener.Gate: banned addresses do not come in.

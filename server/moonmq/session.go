@@ -3,6 +3,7 @@ package moonmq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,7 @@ type session struct {
 	accepted  time.Time    // immutable
 	lastFrame atomic.Int64 // when the last whole frame came, Unix nanoseconds
 	busy      atomic.Bool  // a request is being worked on: no clock runs
-	admitted  atomic.Bool  // the handshake is over
+	admitted  atomic.Int64 // when the handshake was over, Unix nanoseconds; 0: not yet
 	ending    atomic.Bool  // a closing error is on its way
 	nextBeat  time.Time    // the watcher's own
 	// group is the one group the connection joined; nil if none. The delivery
@@ -61,6 +62,13 @@ func newSession(f *FrontEnd, c *transport.Conn) *session {
 	}
 	s.touch()
 	return s
+}
+
+// admit ends the handshake; other deadlines apply from here.
+func (s *session) admit() {
+	if s.admitted.CompareAndSwap(0, s.front.now().UnixNano()) {
+		s.front.lookAgain()
+	}
 }
 
 func (s *session) touch() { s.lastFrame.Store(s.front.now().UnixNano()) }
@@ -87,7 +95,7 @@ func failFatally(code wire.Code, message string) error {
 }
 
 // errGoodbye ends a connection without a word.
-var errGoodbye = errors.New("client said goodbye")
+var errGoodbye = fmt.Errorf("client said goodbye: %w", net.ErrClosed)
 
 // answer is what a handler returns: a message now, or a function that the write
 // goroutine runs and that may wait.

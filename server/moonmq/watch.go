@@ -43,8 +43,8 @@ func (s *session) check(now time.Time) time.Duration {
 		return recheck
 	}
 	silent := now.Sub(time.Unix(0, s.lastFrame.Load()))
-	if s.admitted.Load() {
-		return s.checkAdmitted(now, silent)
+	if at := s.admitted.Load(); at != 0 {
+		return s.checkAdmitted(now, silent, time.Unix(0, at))
 	}
 	l := s.front.limits
 	open := now.Sub(s.accepted)
@@ -57,7 +57,7 @@ func (s *session) check(now time.Time) time.Duration {
 	return min(l.PreAuthReadDeadline-silent, l.HandshakeDeadline-open)
 }
 
-func (s *session) checkAdmitted(now time.Time, silent time.Duration) time.Duration {
+func (s *session) checkAdmitted(now time.Time, silent time.Duration, admitted time.Time) time.Duration {
 	l := s.front.limits
 	threshold := l.HeartbeatInterval * time.Duration(l.HeartbeatMisses)
 	switch {
@@ -68,7 +68,7 @@ func (s *session) checkAdmitted(now time.Time, silent time.Duration) time.Durati
 			Message: fmt.Sprintf("no activity for %ss (threshold %ss)", inSeconds(silent.Truncate(time.Second)), inSeconds(threshold))})
 	}
 	if s.nextBeat.IsZero() {
-		s.nextBeat = now.Add(l.HeartbeatInterval)
+		s.nextBeat = admitted.Add(l.HeartbeatInterval)
 	}
 	if !now.Before(s.nextBeat) {
 		s.nextBeat = s.nextBeat.Add(l.HeartbeatInterval)
