@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -238,15 +239,13 @@ func (c *Conn) peekLength() ([]byte, error) {
 // readFrame reserves memory for n bytes and reads them.
 func (c *Conn) readFrame(n int) (*Frame, error) {
 	c.in.Discard(4) // buffered by Peek
-	if err := c.server.options.Memory.Reserve(c.ctx, int64(n)); err != nil {
+	cost := frameCost(n)
+	if err := c.server.options.Memory.Reserve(c.ctx, cost); err != nil {
 		return nil, err
 	}
 	f := NewFrame(n)
-	f.budget, f.reserved = c.server.options.Memory, int64(n)
-	if n > c.in.Buffered() {
-		c.armRead()
-	}
-	if _, err := io.ReadFull(c.in, f.Body); err != nil {
+	f.budget, f.reserved = c.server.options.Memory, cost
+	if err := c.readBody(f.Body); err != nil {
 		f.Release()
 		if c.stopped.Load() {
 			return nil, ErrShutdown
@@ -258,12 +257,36 @@ func (c *Conn) readFrame(n int) (*Frame, error) {
 	return f, nil
 }
 
+// bodyTimeout is how long a client may send nothing in the middle of a frame,
+// whose memory is reserved: a few that claim large frames and stop could
+// otherwise keep everybody's memory for the whole idle time.
+const bodyTimeout = 30 * time.Second
+
+// readBody fills b. Every piece that arrives gives the client more time.
+func (c *Conn) readBody(b []byte) error {
+	for len(b) > 0 {
+		if c.in.Buffered() == 0 {
+			c.armReadFor(bodyTimeout)
+		}
+		n, err := c.in.Read(b)
+		b = b[n:]
+		switch {
+		case errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
 // serve hands a frame to the session and queues the reply; it blocks while the
 // queue is full. A panic is a bug of ours and costs this connection only.
 func (c *Conn) serve(f *Frame) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.Abandon()
+			f.Abandon() // what it was appended to may still read it
+			f.Release()
 			err = c.crashed(p)
 		}
 	}()
@@ -290,13 +313,19 @@ func (c *Conn) stopReading() {
 	c.socket.SetReadDeadline(time.Unix(1, 0))
 }
 
-// armRead sets the read deadline to the end of the idle time, counted from now.
-func (c *Conn) armRead() {
-	idle := c.server.options.IdleTimeout
-	if idle < 0 {
-		return
+// armRead lets the client be silent for the idle time, counted from now.
+func (c *Conn) armRead() { c.armReadFor(math.MaxInt64) }
+
+// armReadFor is armRead with a shorter limit.
+func (c *Conn) armReadFor(limit time.Duration) {
+	if idle := c.server.options.IdleTimeout; idle >= 0 {
+		limit = min(limit, idle)
 	}
-	c.socket.SetReadDeadline(time.Now().Add(idle))
+	var deadline time.Time // none
+	if limit < math.MaxInt64 {
+		deadline = time.Now().Add(limit)
+	}
+	c.socket.SetReadDeadline(deadline)
 	if c.stopped.Load() { // came in between: its deadline must win
 		c.socket.SetReadDeadline(time.Unix(1, 0))
 	}

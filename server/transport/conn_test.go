@@ -228,8 +228,8 @@ func TestEveryReplyRunsAndReleasesOnceAfterTheClientIsGone(t *testing.T) {
 			send(t, c, framed("wait"))
 		}
 		synctest.Wait()
-		if memory.Used() != 12 {
-			t.Errorf("%d bytes reserved while three frames of 4 are in flight", memory.Used())
+		if want := 3 * frameCost(4); memory.Used() != want {
+			t.Errorf("%d bytes reserved while three frames are in flight, want %d", memory.Used(), want)
 		}
 		c.Close()
 		synctest.Wait()
@@ -258,6 +258,15 @@ func TestConnectionsAreClosedWhen(t *testing.T) {
 			client: func(t *testing.T, c net.Conn) { send(t, c, []byte{0, 0}); expectClosed(t, c) }, reason: "idle for 1m0s"},
 		{name: "a frame stops in its body", serve: echo, options: Options{IdleTimeout: time.Minute},
 			client: func(t *testing.T, c net.Conn) { send(t, c, []byte{0, 0, 0, 9, 1}); expectClosed(t, c) }, reason: "read frame of 9 bytes"},
+		{name: "a frame stops in its body, long before the idle time", serve: echo, options: Options{IdleTimeout: time.Hour},
+			client: func(t *testing.T, c net.Conn) {
+				send(t, c, []byte{0, 0, 0, 9, 1})
+				began := time.Now()
+				expectClosed(t, c)
+				if took := time.Since(began); took != bodyTimeout {
+					t.Errorf("closed after %v, want %v", took, bodyTimeout)
+				}
+			}, reason: "read frame of 9 bytes"},
 		{name: "a frame is larger than allowed", serve: echo, options: Options{MaxFrameBytes: 100},
 			client: func(t *testing.T, c net.Conn) { send(t, c, []byte{0, 0, 0, 101}); expectClosed(t, c) }, reason: "frame of 101 bytes announced"},
 		{name: "a length is negative", serve: echo,
@@ -291,6 +300,9 @@ func TestConnectionsAreClosedWhen(t *testing.T) {
 				synctest.Wait()
 				if n := s.Connections(); n != 0 {
 					t.Errorf("%d connections left", n)
+				}
+				if n := s.options.Memory.Used(); n != 0 {
+					t.Errorf("%d bytes still reserved", n)
 				}
 			})
 		})
@@ -380,7 +392,8 @@ func TestConnectionsAreAcceptedAtTheRate(t *testing.T) {
 
 func TestAFloodOfLargeFramesWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := quota.NewMemory(150)
+		one := frameCost(100)
+		memory := quota.NewMemory(one + one/2)
 		gate := make(chan struct{})
 		served := make(chan struct{}, 10)
 		p := &script{serve: func(c *Conn, f *Frame) (Reply, error) {
@@ -393,8 +406,8 @@ func TestAFloodOfLargeFramesWaitsForMemory(t *testing.T) {
 			go c.Write(framed(strings.Repeat("x", 100)))
 		}
 		synctest.Wait()
-		if len(served) != 1 || memory.Used() != 100 {
-			t.Fatalf("%d frames of 100 bytes served with 150 bytes of memory, %d in use", len(served), memory.Used())
+		if len(served) != 1 || memory.Used() != one {
+			t.Fatalf("%d frames served with memory for one and a half, %d bytes in use", len(served), memory.Used())
 		}
 		close(gate)
 		synctest.Wait()

@@ -26,6 +26,14 @@ func frameClass(n int) (class int, ok bool) {
 	return 0, false
 }
 
+// frameCost is the memory a frame of n bytes takes.
+func frameCost(n int) int64 {
+	if class, pooled := frameClass(n); pooled {
+		return int64(frameClasses[class])
+	}
+	return int64(n)
+}
+
 // Frame is one request in memory, reference-counted because several users alias
 // its bytes: the decoded request, the partitions it was appended to, the
 // journal until the entry that holds it is durable.
@@ -41,7 +49,7 @@ type Frame struct {
 	ready     func() bool // see ReadyWhen
 	refs      atomic.Int32
 	abandoned atomic.Bool
-	budget    *quota.Memory // gets Body's bytes back at the last Release; nil for frames made outside a connection
+	budget    *quota.Memory // gets the frame's memory back at the last Release; nil for frames made outside a connection
 	reserved  int64
 }
 
