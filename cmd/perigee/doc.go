@@ -5,6 +5,7 @@
 //	perigee topic|group|txn|cluster   operate one, over the wire as any client would
 //	perigee produce|consume           stdin → topic, topic → stdout
 //	perigee bench                     measure one
+//	perigee inspect|check             the files of a stopped one
 //	perigee version|completion
 //
 // main.go parses arguments, calls a verb and turns its error into an exit code:
@@ -14,6 +15,7 @@
 // whose keys do not change; everything meant for a person who looks on goes to
 // stderr.
 //
-// Nothing here knows more about the broker than its wire protocol says, so every
-// client verb works against any Kafka.
+// The client verbs know no more about the broker than its wire protocol says, so
+// they work against any Kafka. inspect and check read the data directory, through
+// the readers the broker itself uses.
 package main
