@@ -376,9 +376,6 @@ func (a *actor) append(partition int32, n int, source *checker.Source) bool {
 	req := a.link.produceRequest(version, a.id, listTopic, partition, records(a.me, a.seq[partition], values...))
 	s := checker.Span{Invoked: a.w.now()}
 	resp, err := a.link.try(req)
-	if err == nil && a.rng.IntN(8) == 0 {
-		resp, err = a.link.try(req) // a retry, as of an answer that was lost
-	}
 	s.Completed = a.w.now()
 	offset, code := int64(-1), int16(0)
 	if err == nil {
@@ -399,7 +396,10 @@ func (a *actor) append(partition int32, n int, source *checker.Source) bool {
 		a.refused(code)
 		return false
 	}
-	return true
+	if a.rng.IntN(8) == 0 { // as if the answer had been lost: it must not be written again
+		_, err = a.link.try(req)
+	}
+	return err == nil
 }
 
 // end tries until somebody answers, at most thrice: a commit whose answer is
