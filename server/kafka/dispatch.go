@@ -122,3 +122,19 @@ func APIName(key int16) string {
 	}
 	return ""
 }
+
+// API is one row of the table, as the compatibility ledger sees it.
+type API struct {
+	Key      int16
+	Min, Max int16 // versions we advertise and serve
+	Name     string
+}
+
+// APIs returns what we serve, by key.
+func APIs() []API {
+	apis := make([]API, len(table))
+	for i, a := range table {
+		apis[i] = API{a.key, a.min, a.max, a.name}
+	}
+	return apis
+}
