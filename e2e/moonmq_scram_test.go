@@ -5,6 +5,7 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ import (
 // from the broker's. The password is the user's name.
 type scramClient struct {
 	bare, challenge string
+	binding         string // base64 of the gs2 header and what follows it
 }
 
 func newScramClient(frame []byte) *scramClient {
@@ -23,7 +25,7 @@ func newScramClient(frame []byte) *scramClient {
 	if err != nil {
 		return &scramClient{}
 	}
-	return &scramClient{bare: strings.TrimPrefix(m.(*wire.AuthScram).Message, "n,,")}
+	return &scramClient{bare: strings.TrimPrefix(m.(*wire.AuthScram).Message, "n,,"), binding: "biws"}
 }
 
 func (c *scramClient) salted() []byte {
@@ -44,7 +46,7 @@ func sign(key []byte, text string) []byte {
 
 func (c *scramClient) withoutProof() string {
 	nonce, _, _ := strings.Cut(c.challenge, ",")
-	return "c=biws," + nonce
+	return "c=" + c.binding + "," + nonce
 }
 
 func (c *scramClient) all() string { return c.bare + "," + c.challenge + "," + c.withoutProof() }
@@ -59,4 +61,17 @@ func (c *scramClient) final() string {
 
 func (c *scramClient) server() string {
 	return "v=" + base64.StdEncoding.EncodeToString(sign(sign(c.salted(), "Server Key"), c.all()))
+}
+
+func exporter(s tls.ConnectionState) []byte {
+	data, err := s.ExportKeyingMaterial("EXPORTER-Channel-Binding", nil, 32)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func endPoint(s tls.ConnectionState) []byte {
+	sum := sha256.Sum256(s.PeerCertificates[0].Raw)
+	return sum[:]
 }

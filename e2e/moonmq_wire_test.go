@@ -160,6 +160,11 @@ func (c *moonConn) fetchWith(m *wire.Fetch) []wire.Record {
 	}
 }
 
+func createMoon(c *moonConn, topic string, partitions uint32) {
+	c.t.Helper()
+	c.must(&wire.CreateTopic{Name: topic, Partitions: partitions}, wire.OpOK)
+}
+
 func (c *moonConn) produce(topic, key, value string) *wire.ProduceAck {
 	c.t.Helper()
 	m := &wire.Produce{Topic: topic, KeyValue: wire.KeyValue{Key: []byte(key), Value: []byte(value)}}

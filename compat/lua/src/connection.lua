@@ -111,22 +111,34 @@ local function error_of(payload)
     return c:str(), code
 end
 
--- next_reply returns the next frame with the given id; an ERROR frame becomes
--- nil, text, code. A closing error carries the zero id.
+-- next_frame returns the next frame that is meant for a caller: op, id, payload.
+-- Heartbeats are answered and pushed records put aside; then op is false. A closing
+-- error, which carries the zero id, becomes nil, text, code.
+function Connection:next_frame(deadline)
+    local opcode, id, payload = self:receive(deadline)
+    if not opcode then return nil, id end
+    if opcode == op.HEARTBEAT_REQ then
+        self:send(op.HEARTBEAT_RESP, id, "")
+        return false
+    elseif opcode == op.RECORD and id == wire.ZERO then
+        self:push(wire.record(wire.cursor(payload)))
+        return false
+    elseif opcode == op.ERROR and id == wire.ZERO then
+        self:close()
+        return nil, error_of(payload)
+    end
+    return opcode, id, payload
+end
+
+-- next_reply returns op and payload of the next frame with the given id; an ERROR
+-- frame becomes nil, text, code.
 function Connection:next_reply(id, deadline)
     while true do
-        local opcode, got, payload = self:receive(deadline)
-        if not opcode then return nil, got end
-        if opcode == op.HEARTBEAT_REQ then
-            self:send(op.HEARTBEAT_RESP, got, "")
-        elseif opcode == op.ERROR and (got == id or got == wire.ZERO) then
-            local text, code = error_of(payload)
-            if got == wire.ZERO then self:close() end
-            return nil, text, code
-        elseif got == id then
+        local opcode, got, payload = self:next_frame(deadline)
+        if opcode == nil then return nil, got, payload end
+        if opcode and got == id then
+            if opcode == op.ERROR then return nil, error_of(payload) end
             return opcode, payload
-        elseif opcode == op.RECORD and got == wire.ZERO then
-            self:push(wire.record(wire.cursor(payload)))
         end
     end
 end
@@ -143,8 +155,8 @@ end
 function Connection:next_push(timeout)
     local deadline = socket.gettime() + timeout
     while #self.pushed == 0 do
-        local opcode, err, code = self:next_reply("", deadline) -- no id is empty: only pushes and closing errors arrive
-        if not opcode then return nil, err, code end
+        local opcode, err, code = self:next_frame(deadline)
+        if opcode == nil then return nil, err, code end
     end
     return table.remove(self.pushed, 1)
 end
