@@ -436,3 +436,17 @@ func produceOnce(t *testing.T, addr, topic string, partition int32, value string
 	offset, code := produced(resp)
 	return offset, code == 0
 }
+
+// setTopicConfig changes one setting of a topic.
+func (w *raw) setTopicConfig(topic, name, value string) {
+	w.t.Helper()
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Version = 1
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	c.Name, c.Value = name, &value
+	r.Configs = append(r.Configs, c)
+	req.Resources = append(req.Resources, r)
+	w.want("IncrementalAlterConfigs", w.do(req).(*kmsg.IncrementalAlterConfigsResponse).Resources[0].ErrorCode, 0)
+}
