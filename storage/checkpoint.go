@@ -39,6 +39,7 @@ func (e *Engine) flushed(g journal.GroupStats) {
 		// Half, because the journal is kept from the checkpoint before the last.
 		e.jobs.kick(jobCheckpoint)
 	}
+	e.o.Events.flushed(Flushed{Entries: g.Entries, Bytes: g.Bytes, Segments: g.Segments, Took: g.Took})
 }
 
 // checkpoint takes one.

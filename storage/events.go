@@ -12,6 +12,7 @@ import (
 type Events struct {
 	Recovery           func(RecoveryProgress)
 	Recovered          func(RecoveryResult)
+	Flushed            func(Flushed)                            // the journal made a group of entries durable
 	Poisoned           func(error)                              // a sync failed: exit non-zero
 	StorageFull        func(freeBytes int64)                    // appends are refused from here on
 	StorageFree        func(freeBytes int64)                    // and accepted again
@@ -25,10 +26,19 @@ type Events struct {
 	PartitionRecovered func(model.TopicPartition, string) // repaired: what was lost
 }
 
-// RecoveryProgress is reported about once a second of work.
+// RecoveryProgress is reported every few megabytes of the journal.
 type RecoveryProgress struct {
-	JournalBytes, JournalTotal int64
-	Entries                    int64
+	JournalBytes, JournalTotal int64 // read, and to read
+	Entries                    int64 // replayed
+}
+
+// Flushed describes one turn of the journal's flusher, as often as the disk
+// syncs: whoever listens must be quick.
+type Flushed struct {
+	Entries  int
+	Bytes    int64
+	Segments int           // synced because entries name their bytes
+	Took     time.Duration // the writes and syncs
 }
 
 // RecoveryResult is reported once, before Open returns.
@@ -73,6 +83,12 @@ type Compacted struct {
 func (e *Events) recovery(p RecoveryProgress) {
 	if e.Recovery != nil {
 		e.Recovery(p)
+	}
+}
+
+func (e *Events) flushed(f Flushed) {
+	if e.Flushed != nil {
+		e.Flushed(f)
 	}
 }
 

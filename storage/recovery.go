@@ -142,13 +142,14 @@ func (r *recovery) replay(position journal.LSN) (*journal.Recovered, error) {
 	return recovered, nil
 }
 
-// progressBytes is how much is read between two reports: about a second's work.
-const progressBytes = 64 << 20
+// progressBytes is how much is read between two reports: some ten milliseconds'
+// work of a fast disk and a second's of a slow one.
+const progressBytes = 8 << 20
 
 func (r *recovery) progress(done, total int64) {
 	if done-r.told >= progressBytes || done < r.told {
 		r.told = done
-		r.e.o.Events.recovery(RecoveryProgress{JournalBytes: done, JournalTotal: total})
+		r.e.o.Events.recovery(RecoveryProgress{JournalBytes: done, JournalTotal: total, Entries: r.result.Entries})
 	}
 }
 
@@ -157,6 +158,7 @@ func (r *recovery) entry(rec *journal.Record) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
+	r.result.Entries++
 	for i := range rec.Items {
 		it := &rec.Items[i]
 		if r.ignored[it.Partition] {
