@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -16,10 +17,12 @@ import (
 
 // script is a run of the engine whose acknowledgements are remembered.
 type script struct {
-	t   *testing.T
-	rng *rand.Rand
-	e   *Engine
-	ps  []*Partition
+	t       *testing.T
+	rng     *rand.Rand
+	fs      vfs.FS
+	e       *Engine
+	ps      []*Partition
+	process process
 
 	mu        sync.Mutex
 	sequenced [][]string       // by partition: what was appended, in order, acknowledged or not
@@ -76,11 +79,25 @@ func (s *script) step(i int) {
 		if err := s.e.checkpoint(s.t.Context(), 0); err != nil {
 			s.t.Fatal(err)
 		}
-	default:
+	case k < 20 && i%2 == 0:
 		shut(s.t, s.e)
-		s.e = open(s.t, s.e.o.FS, tiny)
-		s.openAll()
+		s.run()
+	default: // kill -9: what was written and not synced is still there
+		s.process.StopAfter(0)
+		s.run()
 	}
+}
+
+// process is one run of the engine, which may be killed. Its lock dies with it.
+type process struct{ *vfs.Fault }
+
+func (process) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// run begins a run on what the last one left.
+func (s *script) run() {
+	s.process = process{vfs.NewFault(s.fs)}
+	s.e = open(s.t, s.process, tiny)
+	s.openAll()
 }
 
 func (s *script) append(n int, a Append, v string) {
@@ -156,8 +173,8 @@ func crashAnywhere(t *testing.T, seed uint64, steps int) {
 		m.fs = memory.Crash(rng)
 		moments = append(moments, m)
 	})
-	s.e = open(t, fault, tiny)
-	s.openAll()
+	s.fs = fault
+	s.run()
 	for i := range steps {
 		s.step(i)
 	}

@@ -213,6 +213,30 @@ func readAll(p *Partition) (n int, err error) {
 	return n, nil
 }
 
+// Dropped files go only when not even the older checkpoint names them.
+func TestTheOlderCheckpointFindsItsFiles(t *testing.T) {
+	fs := vfs.NewMemory()
+	e := open(t, fs)
+	p := part(t, e, 1, func(c *PartitionConfig) { c.SegmentBytes = 250 })
+	for range 20 {
+		put(t, e, Append{Partition: p, Batch: plain("some value")})
+	}
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.DeleteRecords(10); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "dropped segments removed", func() bool { return len(names(t, fs, p.dir, ".log")) < 6 && e.Stats().Obsolete == 0 })
+	crashed := fs.Clone() // with the removals, which nobody syncs
+	found := names(t, crashed, ".", "checkpoint-")
+	edit(t, crashed, found[len(found)-1], flip(func(size int64) int64 { return size / 2 }))
+	p = part(t, open(t, crashed), 1)
+	if got := values(t, p); p.Bounds().Start != 10 || len(got) < 10 {
+		t.Errorf("%+v, read %v", p.Bounds(), got)
+	}
+}
+
 func TestADamagedIndexIsRebuiltFromTheLog(t *testing.T) {
 	fs := vfs.NewMemory()
 	e := open(t, fs)
