@@ -166,9 +166,6 @@ func (m *Machine) Lookup(id string) (Record, bool) {
 	return e.Record, ok
 }
 
-// Len is the number of ids.
-func (m *Machine) Len() int { return len(m.ids) }
-
 // holder returns the record of an id for a request that claims to hold it. The
 // order of the checks is Kafka's: unknown id, other producer id, other epoch.
 func (m *Machine) holder(id string, p model.ProducerIdentity) (Record, error) {
