@@ -22,7 +22,7 @@
 // the write goroutine a Reply with Conn.Push, between two answers, and ends a
 // connection from outside with Conn.HangUp.
 //
-// Goroutines: accept, one for each listener, ends when the listener is closed;
+// Goroutines: accept, one for each socket of a listener, ends when that is closed;
 // read and write, one each for a connection, end when the socket is closed,
 // the writer last. Server.Shutdown waits for all of them.
 //

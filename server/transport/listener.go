@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"runtime/pprof"
-	"syscall"
 	"time"
 )
 
@@ -29,30 +27,28 @@ type Listener struct {
 	Gate     func(client netip.Addr) (reason string)
 	Farewell func(client netip.Addr, reason string) []byte
 
-	socket      net.Listener
+	sockets     []net.Listener // at least one; all have the same port
 	readLabels  context.Context
 	writeLabels context.Context
 }
 
 // Addr returns the bound address, with the port the system chose for port 0.
-func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
+func (l *Listener) Addr() net.Addr { return l.sockets[0].Addr() }
 
-// Listen binds l's address; connections queue up in the system until Serve.
+// Listen binds l's address, see Bind; connections queue up in the system until
+// Serve.
 func (s *Server) Listen(l *Listener) error {
-	socket, err := net.Listen("tcp", l.Bind)
+	sockets, err := Bind(l.Name, l.Bind)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("listener %s: %s is in use by another process", l.Name, l.Bind)
-		}
-		return fmt.Errorf("listener %s: bind %s: %w", l.Name, l.Bind, err)
+		return err
 	}
-	return s.ListenOn(l, socket)
+	return s.ListenOn(l, sockets...)
 }
 
-// ListenOn is Listen with a socket the caller made: an in-process one, or one
-// inherited from a supervisor.
-func (s *Server) ListenOn(l *Listener, socket net.Listener) error {
-	l.socket = socket
+// ListenOn is Listen with sockets the caller made, at least one: in-process
+// ones, or those inherited from a supervisor.
+func (s *Server) ListenOn(l *Listener, sockets ...net.Listener) error {
+	l.sockets = sockets
 	labels := func(role string) context.Context {
 		return pprof.WithLabels(context.Background(), pprof.Labels("goroutine", role, "listener", l.Name))
 	}
@@ -60,10 +56,19 @@ func (s *Server) ListenOn(l *Listener, socket net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closed {
-		return errors.Join(ErrShutdown, socket.Close())
+		return errors.Join(ErrShutdown, l.close())
 	}
 	s.mu.listeners = append(s.mu.listeners, l)
 	return nil
+}
+
+// close releases the sockets.
+func (l *Listener) close() error {
+	var errs []error
+	for _, socket := range l.sockets {
+		errs = append(errs, socket.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Serve starts to accept on every bound listener. Call it once.
@@ -71,18 +76,20 @@ func (s *Server) Serve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.mu.listeners {
-		s.accept.Go(func() { s.acceptLoop(l) })
+		for _, socket := range l.sockets {
+			s.accept.Go(func() { s.acceptLoop(l, socket) })
+		}
 	}
 }
 
 // acceptLoop ends when the listener is closed. Other errors, such as too many
 // open files, pass: it tries again with growing pauses.
-func (s *Server) acceptLoop(l *Listener) {
+func (s *Server) acceptLoop(l *Listener, from net.Listener) {
 	const shortestPause, longestPause = 5 * time.Millisecond, time.Second
 	pause := shortestPause
 	pace := s.pace()
 	for {
-		socket, err := l.socket.Accept()
+		socket, err := from.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return

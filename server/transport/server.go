@@ -154,7 +154,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	s.drain()
 	for _, l := range listeners {
-		l.socket.Close()
+		l.close() // its errors change nothing: no more clients come
 	}
 	s.accept.Wait()
 
