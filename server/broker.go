@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,11 +48,14 @@ type Broker struct {
 	config  *config.Broker
 	log     zerolog.Logger
 
-	failed  chan error // capacity 1
-	ready   atomic.Pointer[error]
-	started time.Time
-	closing sync.Once
-	closed  error
+	failed chan error // capacity 1
+	health health
+	bound  bool
+	// supervised: the process is this broker, and tells systemd about itself.
+	supervised bool
+	started    time.Time
+	closing    sync.Once
+	closed     error
 
 	engine      *storage.Engine
 	coordinator *coordinator.Coordinator
@@ -72,18 +74,8 @@ type Broker struct {
 // New returns a broker that does nothing yet.
 func New(o Options) *Broker {
 	b := &Broker{options: o, config: o.Config.Broker, log: o.Log, failed: make(chan error, 1)}
-	b.notReady(errors.New("starting"))
+	b.health.enter(statusStarting, "starting")
 	return b
-}
-
-func (b *Broker) notReady(why error) { b.ready.Store(&why) }
-
-// Ready returns nil while clients are served, else why they are not.
-func (b *Broker) Ready() error {
-	if why := b.ready.Load(); why != nil {
-		return *why
-	}
-	return nil
 }
 
 // Failed delivers the error that makes it impossible to go on, at most once.
@@ -91,7 +83,7 @@ func (b *Broker) Ready() error {
 func (b *Broker) Failed() <-chan error { return b.failed }
 
 func (b *Broker) fail(err error) {
-	b.notReady(err)
+	b.health.enter(statusFailed, err.Error())
 	select {
 	case b.failed <- err:
 	default: // the first one counts
@@ -102,17 +94,19 @@ func (b *Broker) fail(err error) {
 // a long recovery early. After an error, call Close.
 func (b *Broker) Start(ctx context.Context) error {
 	began := time.Now()
-	b.sayHello()
-	if err := b.bind(); err != nil {
+	if err := b.Listen(); err != nil {
 		return err
 	}
+	b.sayHello()
 	if b.admin != nil {
 		b.admin.Serve()
 	}
-	b.notReady(errors.New("recovering the data directory"))
+	defer b.reportStart()()
+	b.health.enter(statusStarting, "recovering the data directory")
 	if err := b.openEngine(ctx); err != nil {
 		return err
 	}
+	b.health.enter(statusStarting, "reading the catalog, groups and transactions")
 	if err := b.openCoordinator(ctx); err != nil {
 		return err
 	}
@@ -120,9 +114,21 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.openMoonMQ()
 	b.sockets.Serve()
 	b.started = time.Now()
-	b.ready.Store(nil)
+	b.health.enter(statusReady, "")
 	b.sayReady(time.Since(began))
 	return nil
+}
+
+// Listen takes every port: clients that connect from now on wait in the
+// system's queue until Start is done, instead of being refused. Start calls it;
+// calling it earlier only shortens the time in which a restarting broker is not
+// there at all. After an error, call Close.
+func (b *Broker) Listen() error {
+	if b.bound {
+		return nil
+	}
+	b.bound = true
+	return b.bind()
 }
 
 // bind takes every port.
@@ -171,7 +177,7 @@ func (b *Broker) bindAdmin() error {
 		collectors = append(collectors, b.moonmq.metrics)
 	}
 	var err error
-	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Ready: b.Ready, Collectors: collectors})
+	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Health: b.healthForAdmin, Collectors: collectors})
 	return err
 }
 
@@ -320,7 +326,7 @@ func (b *Broker) Close(ctx context.Context) error {
 }
 
 func (b *Broker) close(ctx context.Context) error {
-	b.notReady(errors.New("shutting down"))
+	b.health.enter(statusStopping, "shutting down")
 	var problems []error
 	if b.sockets != nil {
 		drain, cancel := context.WithTimeout(ctx, drainTime)

@@ -4,8 +4,8 @@
 //
 // Start, and in reverse Close:
 //
-//	bind      every port, so that a port in use is the first thing said
-//	HTTP      answers /livez, and /readyz with 503 and the reason
+//	listen    take every port, so that a port in use is the first thing said
+//	HTTP      answers /livez, and /readyz with 503, the reason and how far it is
 //	engine    lock the data directory, recover
 //	coordinator  replay the catalog, groups, transactions
 //	front ends   Kafka and MoonMQ begin to accept; /readyz says ready
@@ -18,7 +18,8 @@
 // the clean-shutdown mark. A failed sync (a poisoned journal) ends the broker at
 // once; Failed reports it and the process exits non-zero.
 //
-// Goroutines of this package itself: one in Run, for signals. Everything else
+// Goroutines of this package itself: one in Start, until it returns, that says
+// every few seconds how far it is. Everything else
 // belongs to what is assembled here: see the pages of transport, admin,
 // coordinator and storage.
 //

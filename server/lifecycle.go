@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime/pprof"
 	"syscall"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -22,8 +23,13 @@ import (
 // The caller ends ctx at the first SIGTERM or SIGINT and leaves the second to
 // the system.
 func Run(ctx context.Context, o Options) error {
-	limitMemory()
 	b := New(o)
+	b.supervised = true
+	// The ports first: everything else can wait while clients are in their queues.
+	if err := b.Listen(); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	limitMemory()
 	if err := b.Start(ctx); err != nil {
 		return errors.Join(err, b.stop())
 	}
@@ -32,8 +38,12 @@ func Run(ctx context.Context, o Options) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	alive, stopAlive := watchdog()
+	defer stopAlive()
 	for {
 		select {
+		case <-alive:
+			b.notify(daemon.SdNotifyWatchdog)
 		case s := <-signals:
 			b.handle(s)
 		case err := <-b.Failed():
@@ -63,8 +73,22 @@ func (b *Broker) stop() error {
 	return b.Close(ctx)
 }
 
+// watchdog ticks as often as systemd wants to hear from us; without WatchdogSec
+// in the unit, never.
+func watchdog() (tick <-chan time.Time, stop func()) {
+	within, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || within <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(within / 2)
+	return t.C, t.Stop
+}
+
 // notify tells systemd, if that started us.
 func (b *Broker) notify(state string) {
+	if !b.supervised {
+		return
+	}
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		b.log.Warn().Err(err).Msg("notify systemd")
 	}

@@ -101,9 +101,7 @@ func (b *Broker) sayReady(took time.Duration) {
 // storageEvents turns what the engine reports into log lines and counts.
 func (b *Broker) storageEvents() storage.Events {
 	return storage.Events{
-		Recovery: func(p storage.RecoveryProgress) {
-			b.log.Info().Int64("journal_bytes", p.JournalBytes).Int64("journal_total", p.JournalTotal).Int64("entries", p.Entries).Msg("recovering")
-		},
+		Recovery: b.health.progressed,
 		Recovered: func(r storage.RecoveryResult) {
 			b.counts.partitions.Store(int64(r.Partitions))
 			if r.Clean {

@@ -3,28 +3,44 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/perigeemq/perigee/server/transport"
 )
 
 // Options are what the HTTP side stands on.
 type Options struct {
 	Address string // host:port to bind
-	// Ready returns nil when clients are served, else why not.
-	Ready func() error
+	// Health says whether clients are served.
+	Health func() Health
 	// Collectors are asked at every scrape, beside Go's and the process's own.
 	Collectors []prometheus.Collector
+}
+
+// Health is what /readyz answers.
+type Health struct {
+	Ready    bool      `json:"-"`
+	Status   string    `json:"status"`           // one word
+	Reason   string    `json:"reason,omitempty"` // why clients are not served
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// Progress is how far the recovery of the journal is. Numbers of 64 bits are
+// strings, which no JSON reader rounds.
+type Progress struct {
+	JournalBytes int64 `json:"journal_bytes,string"`
+	JournalTotal int64 `json:"journal_total,string"`
+	Entries      int64 `json:"entries,string"`
 }
 
 // Server is the HTTP listener.
@@ -32,8 +48,8 @@ type Server struct {
 	options Options
 	mux     *http.ServeMux
 	http    *http.Server
-	socket  net.Listener
-	served  chan struct{}
+	sockets []net.Listener
+	served  sync.WaitGroup
 }
 
 // Limits of a request: headers are small, and nothing here takes a body of note.
@@ -45,31 +61,27 @@ const (
 
 // Listen binds the address; requests wait until Serve.
 func Listen(o Options) (*Server, error) {
-	socket, err := net.Listen("tcp", o.Address)
+	sockets, err := transport.Bind("HTTP", o.Address)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("listener HTTP: %s is in use by another process", o.Address)
-		}
-		return nil, fmt.Errorf("listener HTTP: bind %s: %w", o.Address, err)
+		return nil, err
 	}
-	s := &Server{options: o, mux: http.NewServeMux(), socket: socket, served: make(chan struct{})}
+	s := &Server{options: o, mux: http.NewServeMux(), sockets: sockets}
 	s.http = &http.Server{Handler: s.mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
 	s.routes()
 	return s, nil
 }
 
 // Addr returns the bound address.
-func (s *Server) Addr() net.Addr { return s.socket.Addr() }
+func (s *Server) Addr() net.Addr { return s.sockets[0].Addr() }
 
 // Handle adds a route, in net/http's pattern language. Call it before Serve.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
 // Serve starts to answer.
 func (s *Server) Serve() {
-	go func() {
-		defer close(s.served)
-		s.http.Serve(s.socket) // ends with ErrServerClosed when Close is called
-	}()
+	for _, socket := range s.sockets {
+		s.served.Go(func() { s.http.Serve(socket) }) // ends with ErrServerClosed when Close is called
+	}
 }
 
 // Close stops accepting, lets requests finish until ctx ends, and waits. Call it
@@ -79,7 +91,10 @@ func (s *Server) Close(ctx context.Context) error {
 	if err != nil {
 		s.http.Close()
 	}
-	s.socket.Close() // in case Serve was not called
+	for _, socket := range s.sockets {
+		socket.Close() // in case Serve was not called
+	}
+	s.served.Wait()
 	return err
 }
 
@@ -98,12 +113,8 @@ func (s *Server) routes() {
 
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	answer := struct {
-		Status string `json:"status"`
-		Reason string `json:"reason,omitempty"`
-	}{Status: "ready"}
-	if err := s.options.Ready(); err != nil {
-		answer.Status, answer.Reason = "unavailable", err.Error()
+	answer := s.options.Health()
+	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	json.NewEncoder(w).Encode(answer)
