@@ -224,7 +224,6 @@ func (s *script) check(m *moment) {
 		t.Errorf("open again: %v", err)
 		return
 	}
-	defer e.Close(context.Background())
 	second := s.contents(e, m)
 	for n := range first {
 		if first[n] != second[n] {
@@ -235,6 +234,11 @@ func (s *script) check(m *moment) {
 		if at := put(t, e, Append{Partition: p, Batch: plain("after")}).At(0); at.Base != high {
 			t.Errorf("partition %d: the next append went to %d, want %d", n, at.Base, high)
 		}
+	}
+	shut(t, e)
+	report, err := Check(t.Context(), Options{FS: again})
+	if err != nil || len(report.Damage) > 0 {
+		t.Errorf("the checker finds %v, %v", report, err)
 	}
 }
 

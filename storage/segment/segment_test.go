@@ -2,10 +2,13 @@ package segment
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -318,12 +321,34 @@ func TestDamagedHeadersAreNamed(t *testing.T) {
 	}
 }
 
-func FuzzDecodeIndex(f *testing.F) {
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+// sampleIndex has five batches of 100 bytes.
+func sampleIndex() *index {
 	var x index
 	for i := range model.Offset(5) {
 		x.addLocked(0, &batch.Header{BaseOffset: i, MaxTimestamp: model.Timestamp(i * 10), Len: 100}, int64(i)*100, 50)
 	}
-	f.Add(x.encode(500))
+	return &x
+}
+
+// Later versions must still read what this one writes.
+func TestTheIndexFileIsTheGoldenOne(t *testing.T) {
+	const path = "testdata/index.hex"
+	got := hex.Dump(sampleIndex().encode(500))
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || got != string(want) {
+		t.Errorf("the index is\n%swant\n%s%v", got, want, err)
+	}
+}
+
+func FuzzDecodeIndex(f *testing.F) {
+	f.Add(sampleIndex().encode(500))
 	f.Add([]byte(indexMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, covered, reason := decodeIndex(b)
