@@ -256,6 +256,7 @@ func (d *deadLetters) bury(n Nack, r *deadRecord, name string, dead group.DeadLe
 	}
 	if n.Pointer {
 		record.Value = nil
+		record.Headers = append(record.Headers, batch.RecordHeader{Key: deadletter.HeaderPointer, Value: []byte("true")})
 		if len(record.Key) > longKey {
 			record.Key = nil
 		}

@@ -21,6 +21,9 @@ const (
 	HeaderMessage    = "__dlq.errors.message"
 	HeaderTimestamp  = "__perigee.dlq.timestamp" // of the record that died, ms
 
+	// HeaderPointer is "true" on a dead record whose value was left in the source
+	// topic.
+	HeaderPointer = "__perigee.dlq.pointer"
 	// HeaderReplays counts how often a record was redriven.
 	HeaderReplays = "__perigee.dlq.replays"
 )
@@ -56,7 +59,7 @@ func Headers(own batch.Headers, p Provenance) []batch.RecordHeader {
 // not to the record itself.
 func Ours(key string) bool {
 	switch key {
-	case HeaderTopic, HeaderPartition, HeaderOffset, HeaderGroup, HeaderDeliveries, HeaderMessage, HeaderTimestamp:
+	case HeaderTopic, HeaderPartition, HeaderOffset, HeaderGroup, HeaderDeliveries, HeaderMessage, HeaderTimestamp, HeaderPointer:
 		return true
 	}
 	return false
