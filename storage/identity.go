@@ -15,13 +15,16 @@ import (
 // Identity names a data directory and this start of it.
 type Identity struct {
 	ClusterID   string            // 22 characters of URL-safe base64; for ever the same
-	Incarnation model.LeaderEpoch // grows by one at every start, from 1; the leader epoch of everything appended now
+	Incarnation model.LeaderEpoch // grows by one at every start, from 0 as Kafka's leader epochs do; the epoch of everything appended now
 	CleanStart  bool              // the last run ended with Close, or there was none
 }
 
 // formatVersion is the version of the layout of the data directory. Files with a
 // format of their own have their own version besides.
 const formatVersion = 1
+
+// firstIncarnation is that of the start which made the directory.
+const firstIncarnation model.LeaderEpoch = 0
 
 // identityLimit bounds what is read of an identity file.
 const identityLimit = 64 << 10
@@ -99,7 +102,7 @@ func (e *Engine) newIdentity() (identityRecord, error) {
 			return identityRecord{}, &ForeignDirectoryError{Found: i.Name}
 		}
 	}
-	return identityRecord{Format: formatVersion, Cluster: model.NewTopicID().String(), Clean: true}, nil
+	return identityRecord{Format: formatVersion, Cluster: model.NewTopicID().String(), Incarnation: firstIncarnation - 1, Clean: true}, nil
 }
 
 func (e *Engine) writeIdentity(r identityRecord) error {
@@ -123,7 +126,7 @@ func (e *Engine) markClean() error {
 // mustHaveJournal refuses a directory that is in use and has lost its journal:
 // recovering from nothing would take every segment for a leftover.
 func (e *Engine) mustHaveJournal() error {
-	if e.identity.Incarnation == 1 {
+	if e.identity.Incarnation == firstIncarnation {
 		return nil
 	}
 	_, err := e.o.FS.Stat(journal.Directory)

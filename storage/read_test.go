@@ -323,7 +323,7 @@ func TestOffsetsAreFoundByTime(t *testing.T) {
 					}
 				}
 				got, ok, err := p.OffsetForTimestamp(ts, iso)
-				if err != nil || ok != (want >= 0) || ok && (got.Offset != model.Offset(want) || got.Timestamp != times[want] || got.LeaderEpoch != 1) {
+				if err != nil || ok != (want >= 0) || ok && (got.Offset != model.Offset(want) || got.Timestamp != times[want] || got.LeaderEpoch != 0) {
 					t.Fatalf("isolation %d, time %d: %+v, %v, %v; want offset %d", iso, ts, got, ok, err, want)
 				}
 			}
@@ -345,7 +345,7 @@ func TestLeaderEpochsTellWhereEachStartEnded(t *testing.T) {
 	for range 3 {
 		e := open(t, fs)
 		p := part(t, e, 1)
-		if e.Identity().Incarnation != 2 { // nothing is appended in the second run
+		if e.Identity().Incarnation != 1 { // nothing is appended in the second run
 			put(t, e, Append{Partition: p, Batch: plain("a", "b", "c")})
 		}
 		fs = fs.Crash(nil)
@@ -353,14 +353,14 @@ func TestLeaderEpochsTellWhereEachStartEnded(t *testing.T) {
 	e := open(t, fs)
 	p := part(t, e, 1)
 	for asked, want := range map[model.LeaderEpoch][2]int64{
-		-1: {-1, -1}, 0: {0, 0}, 1: {1, 3}, 2: {1, 3}, 3: {3, 6}, 4: {4, 6}, 5: {-1, -1},
+		-1: {-1, -1}, 0: {0, 3}, 1: {0, 3}, 2: {2, 6}, 3: {3, 6}, 4: {-1, -1},
 	} {
 		epoch, end := p.EpochEnd(asked)
 		if int64(epoch) != want[0] || int64(end) != want[1] {
 			t.Errorf("epoch %d ends as %d at %d, want %v", asked, epoch, end, want)
 		}
 	}
-	for o, want := range map[model.Offset]model.LeaderEpoch{0: 1, 2: 1, 3: 3, 5: 3} {
+	for o, want := range map[model.Offset]model.LeaderEpoch{0: 0, 2: 0, 3: 2, 5: 2} {
 		if got := p.EpochAt(o); got != want {
 			t.Errorf("epoch at %d is %d, want %d", o, got, want)
 		}

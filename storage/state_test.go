@@ -73,7 +73,7 @@ func TestThePayloadIsTheState(t *testing.T) {
 	if s.tp != key(1) || s.start != 1 || s.end != 9 || s.cleaned != 2 || len(s.segments) < 2 {
 		t.Errorf("state %+v", s)
 	}
-	if diff := cmp.Diff(epochs{{Epoch: 1, Start: 0}}, s.epochs); diff != "" {
+	if diff := cmp.Diff(epochs{{Epoch: 0, Start: 0}}, s.epochs); diff != "" {
 		t.Error(diff)
 	}
 	if got, want := s.producers.Aborted(), []producer.Aborted{{ProducerID: 8, First: 6, Last: 8, Stable: 7}}; !cmp.Equal(got, want) || s.producers.FirstOpen() != 7 {

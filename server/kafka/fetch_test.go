@@ -108,6 +108,7 @@ func TestFetchReturnsWhatWasProducedInEveryVersion(t *testing.T) {
 func TestFetchErrors(t *testing.T) {
 	b := startBroker(t)
 	topic := b.create("orders", 1)
+	b.restart() // so that there is an older epoch
 	b.append(topic, 0, "a")
 	epoch := int32(b.coordinator.LeaderEpoch())
 	for _, c := range []struct {

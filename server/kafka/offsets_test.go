@@ -92,6 +92,7 @@ func TestListOffsetsRefusals(t *testing.T) {
 			t.Errorf("a partition asked twice: error %d", p.ErrorCode)
 		}
 	}
+	b.restart() // so that there is an older epoch
 	stale := listRequest("orders", askLatest)
 	stale.Topics[0].Partitions[0].CurrentLeaderEpoch = int32(b.coordinator.LeaderEpoch()) - 1
 	if got := ask[*kmsg.ListOffsetsResponse](b.dial(), 7, stale).Topics[0].Partitions[0]; got.ErrorCode != kerr.FencedLeaderEpoch.Code {

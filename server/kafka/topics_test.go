@@ -255,7 +255,7 @@ func TestMetadataEveryVersion(t *testing.T) {
 		if topic.ErrorCode != 0 || len(topic.Partitions) != 2 || topic.Partitions[1].Leader != 1 || topic.Partitions[1].Partition != 1 {
 			t.Errorf("version %d: %+v", version, topic)
 		}
-		if version >= 7 && topic.Partitions[0].LeaderEpoch != 1 || version >= 10 && topic.TopicID != created.ID {
+		if version >= 7 && topic.Partitions[0].LeaderEpoch != 0 || version >= 10 && topic.TopicID != created.ID {
 			t.Errorf("version %d: epoch %d, id %v", version, topic.Partitions[0].LeaderEpoch, topic.TopicID)
 		}
 		if version >= 8 && topic.AuthorizedOperations != 3576 || version >= 8 && version <= 10 && m.AuthorizedOperations != 8096 {
@@ -364,7 +364,7 @@ func TestMetadataAfterRestart(t *testing.T) {
 	b.restart()
 	m := metadataOf(b.dial(), 12, "t")
 	topic := m.Topics[0]
-	if *m.ClusterID != id || topic.TopicID != created.ID || len(topic.Partitions) != 3 || topic.Partitions[0].LeaderEpoch != 2 {
+	if *m.ClusterID != id || topic.TopicID != created.ID || len(topic.Partitions) != 3 || topic.Partitions[0].LeaderEpoch != 1 {
 		t.Errorf("%+v", m)
 	}
 }
