@@ -35,8 +35,10 @@ type Append struct {
 	Partition *Partition
 	// Batch is validated. Its base offset and leader epoch are patched in place;
 	// its bytes belong to the engine until the Pending is done.
-	Batch       batch.View
-	LeaderEpoch model.LeaderEpoch // what the caller believes in; model.NoLeaderEpoch or 0 for "do not check"
+	Batch batch.View
+	// LeaderEpoch is what the caller believes in. model.NoLeaderEpoch and 0 are not
+	// checked.
+	LeaderEpoch model.LeaderEpoch
 	Txn         TxnMode
 	Strict      bool // transactions v2: a producer unknown here starts at sequence 0, a marker has a newer epoch
 	Internal    bool // coordinator facts and markers
@@ -118,8 +120,7 @@ func (l appendLocks) unlock() {
 }
 
 // staged is one item on its way: everything that will be true of it once nothing
-// can refuse it any more. It carries the partition's position forward to the next
-// item of the same partition.
+// can refuse it any more.
 type staged struct {
 	effect
 	batch   batch.View
@@ -130,6 +131,7 @@ type staged struct {
 	named   bool // this or an earlier item for the partition names a producer
 	state   producer.Batch
 	plan    producer.Plan
+	after   tail // where the partition's next item goes
 }
 
 // stage checks an item and decides where it goes. It changes nothing.
@@ -149,7 +151,7 @@ func (e *Engine) stage(a *Append, before []staged, now int64) (staged, error) {
 	at := p.tailLocked()
 	for i := len(before) - 1; i >= 0; i-- {
 		if before[i].p == p {
-			at = before[i].tail()
+			at = before[i].after
 			break
 		}
 	}
@@ -160,7 +162,11 @@ func (e *Engine) stage(a *Append, before []staged, now int64) (staged, error) {
 		if at.named {
 			return staged{}, fmt.Errorf("%w: a second producer's batch for one partition in one call", ErrInvalidTxnState)
 		}
-		if done, err := s.checkProducer(a); done || err != nil {
+		done, err := s.checkProducer(a)
+		if done {
+			s.after, s.after.named = at, true
+		}
+		if done || err != nil {
 			return s, err
 		}
 	} else if s.h.Attributes.IsControl() {
@@ -169,6 +175,7 @@ func (e *Engine) stage(a *Append, before []staged, now int64) (staged, error) {
 	s.named = s.named || at.named
 	s.firstOpen, s.aborted = s.plan.FirstOpen, s.plan.Aborted
 	s.placeLocked(at, now)
+	s.after = tail{next: s.Last + 1, segment: s.segment, pos: s.end, plan: s.plan, named: s.named}
 	return s, nil
 }
 
@@ -191,15 +198,6 @@ func (p *Partition) tailLocked() tail {
 		t.pos = t.segment.Size()
 	}
 	return t
-}
-
-func (s *staged) tail() tail {
-	if s.Duplicate {
-		t := s.p.tailLocked()
-		t.named = true
-		return t
-	}
-	return tail{next: s.Last + 1, segment: s.segment, pos: s.end, plan: s.plan, named: s.named}
 }
 
 // checkProducer asks the producer table; done means that the batch is a duplicate

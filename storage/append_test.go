@@ -65,6 +65,26 @@ func TestAPartitionMayOccurSeveralTimesInACall(t *testing.T) {
 	}
 }
 
+// A duplicate in a joint call is left out, the rest goes through.
+func TestADuplicateInsideACallIsLeftOut(t *testing.T) {
+	e := open(t, vfs.NewMemory())
+	a, b := part(t, e, 1), part(t, e, 2)
+	put(t, e, Append{Partition: a, Batch: idempotent(7, 0, 0, "first")})
+	pending := put(t, e,
+		Append{Partition: a, Batch: plain("before")}, Append{Partition: a, Batch: idempotent(7, 0, 0, "first")},
+		Append{Partition: a, Batch: plain("behind")}, Append{Partition: b, Batch: plain("other")})
+	if d := pending.At(1); !d.Duplicate || d.Base != 0 {
+		t.Errorf("the duplicate: %+v", d)
+	}
+	if got, want := values(t, a), []string{"0:first", "1:before", "2:behind"}; !slices.Equal(got, want) || len(values(t, b)) != 1 {
+		t.Errorf("read %v, want %v", got, want)
+	}
+	pending = put(t, e, Append{Partition: a, Batch: idempotent(7, 0, 0, "first")}, Append{Partition: b, Batch: plain("x")})
+	if !pending.At(0).Duplicate || pending.At(1).Base != 1 || a.Bounds().End != 3 {
+		t.Errorf("%+v, %+v", pending.At(0), pending.At(1))
+	}
+}
+
 func TestConcurrentAppendsShareSyncs(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMemory())
 	e := open(t, fault, func(o *Options) { o.JournalFileBytes = 8 << 20 })
