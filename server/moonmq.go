@@ -5,12 +5,16 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 
+	"github.com/perigeemq/perigee/coordinator"
 	"github.com/perigeemq/perigee/server/access"
+	"github.com/perigeemq/perigee/server/admin"
 	"github.com/perigeemq/perigee/server/moonmq"
 	"github.com/perigeemq/perigee/server/transport"
 )
@@ -132,4 +136,23 @@ func (b *Broker) MoonMQAddr() net.Addr {
 		return nil
 	}
 	return b.moonmq.listener.Addr()
+}
+
+// deadLetterRoutes adds the HTTP side of NACK and of dead-letter topics, and
+// MoonMQ's own names of health and statistics.
+func (b *Broker) deadLetterRoutes(s *admin.Server) {
+	routes := &admin.DeadLetters{Coordinator: func() *coordinator.Coordinator {
+		if b.Ready() != nil {
+			return nil
+		}
+		return b.coordinator
+	}}
+	if b.moonmq != nil {
+		routes.Nacked, routes.Redriven = b.moonmq.metrics.Nacked, b.moonmq.metrics.Redriven
+		s.Handle("GET /stats", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			json.NewEncoder(w).Encode(b.moonmq.metrics.Stats())
+		}))
+	}
+	routes.Register(s)
 }

@@ -40,7 +40,7 @@ func (s *session) fetch(r request) (answer, error) {
 	c := s.consumer
 	c.mu.Lock()
 	c.mode = modePull
-	d, err := s.collectLocked(ctx, int(min(m.MaxRecords, 1<<30)), withHeaders)
+	d, err := s.collectLocked(ctx, int(min(m.MaxRecords, 1<<30)), s.front.deliveryBytes(), withHeaders)
 	c.mu.Unlock()
 	if err != nil {
 		return answer{}, err
@@ -148,8 +148,7 @@ func (f *frames) reply(s *session, id wire.CorrelationID) transport.Reply {
 				return o, nil
 			}
 		}
-		b := f.encode(nil, id)
-		o.Parts = []transport.Part{{Bytes: wire.Append(b, id, &wire.OK{})}}
+		o.Parts = []transport.Part{{Bytes: wire.Append(f.encode(id), id, &wire.OK{})}}
 		return o, nil
 	}
 }
@@ -157,8 +156,10 @@ func (f *frames) reply(s *session, id wire.CorrelationID) transport.Reply {
 // errPending ends a connection whose client asks faster than it reads.
 var errPending = errors.New("too many bytes wait for the client")
 
-// encode adds the record frames.
-func (f *frames) encode(b []byte, id wire.CorrelationID) []byte {
+// encode makes the record frames, in one piece of memory with room for an OK.
+func (f *frames) encode(id wire.CorrelationID) []byte {
+	const header = wire.LengthSize + wire.HeaderSize
+	b := make([]byte, 0, f.bytes+header*(len(f.records)+1)+4)
 	if !f.batched {
 		for i := range f.records {
 			b = wire.Append(b, id, &f.records[i])

@@ -20,7 +20,6 @@ import (
 type Metrics struct {
 	open, accepted       atomic.Int64
 	bytesSent, framesOut atomic.Int64
-	txnOpen              atomic.Int64
 
 	mu       sync.Mutex
 	counts   map[series]int64
@@ -67,6 +66,7 @@ var families = map[string]struct {
 	"moonmq_fetch_records_total":      {[]string{"topic"}, "Records delivered."},
 	"moonmq_nack_total":               {[]string{"topic"}, "Records given back."},
 	"moonmq_dlq_records_total":        {[]string{"topic"}, "Records moved to a dead-letter topic, by source topic."},
+	"moonmq_dlq_redriven_total":       {[]string{"topic"}, "Records sent back from a dead-letter topic over HTTP."},
 	"moonmq_oversize_records_total":   {[]string{"topic"}, "Records longer than a MoonMQ client can read, skipped or dead-lettered."},
 	"moonmq_authz_denied_total":       {[]string{"resource", "operation"}, "Requests refused for want of a permission."},
 	"moonmq_quota_throttled_total":    {[]string{"scope", "dimension"}, "Requests refused for a quota."},
@@ -183,6 +183,33 @@ func (m *Metrics) throttled(scope string, dim Dimension) {
 }
 
 func (m *Metrics) transaction(e txnEvent) { m.add(series{name: string(e)}, 1) }
+
+// Nacked counts a NACK that came over HTTP.
+func (m *Metrics) Nacked(topic string, dead bool) {
+	m.nacked(topic)
+	if dead {
+		m.dead(topic)
+	}
+}
+
+// Redriven counts records sent back from a dead-letter topic.
+func (m *Metrics) Redriven(topic string, records int) {
+	m.add(series{name: "moonmq_dlq_redriven_total", label1: topic}, records)
+}
+
+// Stats are the counters for people: what has labels is summed up.
+func (m *Metrics) Stats() map[string]int64 {
+	all := map[string]int64{
+		"moonmq_connections_open": m.open.Load(), "moonmq_connections_accepted_total": m.accepted.Load(),
+		"moonmq_bytes_sent_total": m.bytesSent.Load(), "moonmq_frames_sent_total": m.framesOut.Load(),
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s, n := range m.counts {
+		all[s.name] += n
+	}
+	return all
+}
 
 // Describe implements prometheus.Collector: the series are made as they come.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}

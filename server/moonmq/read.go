@@ -12,8 +12,15 @@ import (
 	"github.com/perigeemq/perigee/storage/model"
 )
 
-// readBytes is how much of a log one read takes.
-const readBytes = 1 << 20
+// One read of a log takes what the records still wanted might need, within these
+// bounds: more would be read again by the next call.
+const (
+	readLeast, readMost = 64 << 10, 1 << 20
+	recordGuess         = 512
+)
+
+// pushBytes bounds one round of a push: every subscriber may hold as much.
+const pushBytes = 256 << 10
 
 // deliveryBytes bounds one delivery: what is behind it comes with the next. It
 // leaves room in the output limit for one more record of any size.
@@ -21,8 +28,9 @@ func (f *FrontEnd) deliveryBytes() int { return f.limits.MaxPendingBytes / 4 * 3
 
 // delivery is a set of records on their way to the client.
 type delivery struct {
-	records []wire.Record
-	bytes   int
+	records []wire.Record // their bytes alias what was read for this delivery
+	bytes   int           // of the records as frames
+	limit   int           // of bytes
 	moved   []movedPosition
 }
 
@@ -33,10 +41,10 @@ type movedPosition struct {
 	delivered int
 }
 
-// collectLocked reads up to limit records for the connection and moves its
-// positions. On an error nothing has moved.
-func (s *session) collectLocked(ctx context.Context, limit int, withHeaders bool) (*delivery, error) {
-	d := &delivery{}
+// collectLocked reads up to limit records, of about maxBytes, for the connection
+// and moves its positions. On an error nothing has moved.
+func (s *session) collectLocked(ctx context.Context, limit, maxBytes int, withHeaders bool) (*delivery, error) {
+	d := &delivery{limit: maxBytes}
 	if limit <= 0 {
 		return d, nil
 	}
@@ -47,7 +55,7 @@ func (s *session) collectLocked(ctx context.Context, limit int, withHeaders bool
 	share := max(1, (limit+len(partitions)-1)/len(partitions))
 	for _, at := range partitions {
 		left := min(share, limit-len(d.records))
-		if left <= 0 || d.bytes >= s.front.deliveryBytes() {
+		if left <= 0 || d.bytes >= d.limit {
 			break
 		}
 		if err := s.readPartition(ctx, d, at, left, withHeaders); err != nil {
@@ -66,10 +74,10 @@ func (s *session) readPartition(ctx context.Context, d *delivery, at partitionAt
 	if err != nil {
 		return nil // deleted since the poll
 	}
-	r := &partitionReader{session: s, delivery: d, at: at, limit: limit, withHeaders: withHeaders, next: at.positions[at.partition]}
-	for r.count < limit && d.bytes < s.front.deliveryBytes() && !r.stopped {
+	r := &partitionReader{session: s, delivery: d, at: at, max: limit, withHeaders: withHeaders, next: at.positions[at.partition]}
+	for !r.full() {
 		before := r.next
-		read, err := p.Read(storage.ReadRequest{From: r.next, MaxBytes: readBytes, MinOneBatch: true, Isolation: s.consumer.isolation})
+		read, err := p.Read(storage.ReadRequest{From: r.next, MaxBytes: r.readBytes(), MinOneBatch: true, Isolation: s.consumer.isolation})
 		switch {
 		case errors.Is(err, storage.ErrOffsetOutOfRange):
 			if start := p.Bounds().Start; r.next < start {
@@ -103,7 +111,7 @@ type partitionReader struct {
 	*session
 	*delivery
 	at          partitionAt
-	limit       int
+	max         int // records
 	withHeaders bool
 
 	next    model.Offset // where to read on
@@ -128,7 +136,11 @@ func (r *partitionReader) walk(ctx context.Context, read storage.Read) error {
 }
 
 func (r *partitionReader) full() bool {
-	return r.count >= r.limit || r.bytes >= r.front.deliveryBytes() || r.stopped
+	return r.count >= r.max || r.bytes >= r.delivery.limit || r.stopped
+}
+
+func (r *partitionReader) readBytes() int {
+	return min(max((r.max-r.count)*recordGuess, readLeast), readMost, max(r.delivery.limit-r.bytes, readLeast))
 }
 
 // walkBatch delivers the records of one batch. Markers are skipped, and for
@@ -171,7 +183,7 @@ func (r *partitionReader) deliver(ctx context.Context, record batch.Record) bool
 	out := wire.Record{
 		Topic: r.at.name, Partition: wirePartition(r.at.partition), Offset: uint64(record.Offset),
 		Timestamp: uint64(max(record.Timestamp, 0)),
-		Key:       slices.Clone(record.Key), Value: r.front.visibleValue(r.at.name, record), WithHeaders: r.withHeaders,
+		Key:       record.Key, Value: r.front.visibleValue(r.at.name, record), WithHeaders: r.withHeaders,
 	}
 	if len(out.Key) > wire.MaxString || len(out.Value) > wire.MaxString {
 		return r.passOversize(ctx, record.Offset, len(out.Key), len(out.Value))
@@ -192,7 +204,7 @@ func visibleHeaders(headers batch.Headers) wire.Headers {
 		if len(h.Key) > wire.MaxHeaderName || len(h.Value) > wire.MaxString || len(out) == 65535 {
 			continue
 		}
-		out = append(out, wire.Header{Name: h.Key, Value: slices.Clone(h.Value)})
+		out = append(out, wire.Header{Name: h.Key, Value: h.Value})
 	}
 	return out
 }

@@ -126,7 +126,7 @@ func (s *session) pushOnce(ctx context.Context) (int, error) {
 	c := s.consumer
 	withHeaders := s.wantsHeaders()
 	c.mu.Lock()
-	d, err := s.collectLocked(ctx, pushRecords, withHeaders)
+	d, err := s.collectLocked(ctx, pushRecords, pushBytes, withHeaders)
 	c.mu.Unlock()
 	if err != nil || len(d.records) == 0 {
 		return 0, err
@@ -135,7 +135,7 @@ func (s *session) pushOnce(ctx context.Context) (int, error) {
 	reply := s.sending(func(context.Context) (transport.Output, error) {
 		f := frames{delivery: d, withHeaders: withHeaders}
 		return transport.Output{
-			Parts:   []transport.Part{{Bytes: f.encode(nil, wire.CorrelationID{})}},
+			Parts:   []transport.Part{{Bytes: f.encode(wire.CorrelationID{})}},
 			Release: func() { close(written) },
 		}, nil
 	})
