@@ -345,7 +345,7 @@ func TestALastAnswerIsStillSentWhenTheSessionEnds(t *testing.T) {
 func TestConnectionLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := make(chan string, 1)
-		o := Options{MaxConnections: 2, Events: Events{Refused: func(_ *Listener, _ net.Addr, why string) { refused <- why }}}
+		o := Options{Limits: Limits{MaxConnections: 2}, Events: Events{Refused: func(_ *Listener, _ net.Addr, why string) { refused <- why }}}
 		s, m := start(t, o, &script{serve: echo})
 		first, second := dial(t, m), dial(t, m)
 		expectClosed(t, dial(t, m))
@@ -362,12 +362,19 @@ func TestConnectionLimits(t *testing.T) {
 		if n := s.Connections(); n != 2 {
 			t.Errorf("%d connections open, want 2", n)
 		}
+		s.SetLimits(Limits{MaxConnections: 3}) // while it runs
+		dial(t, m)
+		synctest.Wait()
+		expectClosed(t, dial(t, m))
+		if n := s.Connections(); n != 3 {
+			t.Errorf("%d connections open, want 3", n)
+		}
 	})
 }
 
 func TestConnectionLimitsPerAddress(t *testing.T) {
 	a, b, local := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.Addr{}
-	s := NewServer(Options{MaxConnectionsPerIP: 1, PerIPOverrides: map[netip.Addr]int{b: 2}})
+	s := NewServer(Options{Limits: Limits{MaxConnectionsPerIP: 1, PerIPOverrides: map[netip.Addr]int{b: 2}}})
 	for _, c := range []struct {
 		ip   netip.Addr
 		want string
@@ -380,7 +387,7 @@ func TestConnectionLimitsPerAddress(t *testing.T) {
 
 func TestConnectionsAreAcceptedAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, m := start(t, Options{MaxConnectionRate: 10}, &script{serve: echo})
+		_, m := start(t, Options{Limits: Limits{MaxConnectionRate: 10}}, &script{serve: echo})
 		began := time.Now()
 		for range 41 { // ten at once, for the idle second before
 			dial(t, m)

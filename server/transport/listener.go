@@ -110,12 +110,12 @@ func (s *Server) acceptLoop(l *Listener, from net.Listener) {
 // pace returns a function that says, after each accept, how long to wait before
 // the next, so that MaxConnectionRate is kept over any second.
 func (s *Server) pace() func() time.Duration {
-	rate := s.options.MaxConnectionRate
-	if rate <= 0 {
-		return func() time.Duration { return 0 }
-	}
 	var earliest time.Time // of the next accept, had they been evenly spread
 	return func() time.Duration {
+		rate := s.limits.Load().MaxConnectionRate
+		if rate <= 0 {
+			return 0
+		}
 		now := time.Now()
 		if behind := now.Add(-time.Second); earliest.Before(behind) {
 			earliest = behind // what was not used up is kept for a second

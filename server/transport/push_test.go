@@ -147,7 +147,7 @@ func TestRefusedClientsAreTold(t *testing.T) {
 				Gate:     func(netip.Addr) string { return tt.gate },
 				Farewell: func(_ netip.Addr, reason string) []byte { return []byte(reason) },
 			}
-			startTCP(t, Options{MaxConnectionsPerIP: 1}, l)
+			startTCP(t, Options{Limits: Limits{MaxConnectionsPerIP: 1}}, l)
 			if tt.gate == "" {
 				first := dialTCP(t, l)
 				send(t, first, framed("in"))

@@ -13,9 +13,9 @@ import (
 	"github.com/perigeemq/perigee/server/quota"
 )
 
-// Options are the limits of all connections of a Server. The zero value of a
-// field means its default.
-type Options struct {
+// Limits are on how many connections there are; SetLimits changes them while the
+// server runs. The zero value of a field means its default.
+type Limits struct {
 	// MaxConnections is the most open connections, over all listeners; further
 	// ones are closed at once. Each costs two goroutines and about 20 kB.
 	// Default: no limit of ours, the system's file descriptors are one.
@@ -28,6 +28,12 @@ type Options struct {
 	// MaxConnectionRate is how many connections a second are accepted, on each
 	// listener; the others wait in the system's queue. Default: no limit.
 	MaxConnectionRate int
+}
+
+// Options are the limits of all connections of a Server. The zero value of a
+// field means its default.
+type Options struct {
+	Limits
 	// MaxFrameBytes is the largest body of a frame; a longer one closes the
 	// connection. Default 100 MiB, Kafka's socket.request.max.bytes.
 	MaxFrameBytes int32
@@ -75,7 +81,8 @@ const (
 // Server owns listeners and their connections. Listen binds, Serve accepts,
 // Shutdown ends both; all may be called from any goroutine.
 type Server struct {
-	options Options
+	options Options // but for Limits
+	limits  atomic.Pointer[Limits]
 	stats   Stats
 
 	drained context.Context // ends when Shutdown begins
@@ -120,12 +127,16 @@ func NewServer(o Options) *Server {
 		o.WriteTimeout = defaultWriteTimeout
 	}
 	s := &Server{options: o}
+	s.SetLimits(o.Limits)
 	s.drained, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.mu.conns = make(map[*Conn]struct{})
 	s.mu.perIP = make(map[netip.Addr]int)
 	return s
 }
+
+// SetLimits replaces the limits. Connections that are open stay, however many.
+func (s *Server) SetLimits(l Limits) { s.limits.Store(&l) }
 
 // Stats returns the counters, which keep counting.
 func (s *Server) Stats() *Stats { return &s.stats }
@@ -183,14 +194,14 @@ const (
 )
 
 // perIP returns how many connections one address may have.
-func (o *Options) perIP(ip netip.Addr) int {
-	if own, ok := o.PerIPOverrides[ip]; ok {
+func (l *Limits) perIP(ip netip.Addr) int {
+	if own, ok := l.PerIPOverrides[ip]; ok {
 		return own
 	}
-	if inProcess := !ip.IsValid(); inProcess || o.MaxConnectionsPerIP == 0 {
+	if inProcess := !ip.IsValid(); inProcess || l.MaxConnectionsPerIP == 0 {
 		return math.MaxInt
 	}
-	return max(0, o.MaxConnectionsPerIP)
+	return max(0, l.MaxConnectionsPerIP)
 }
 
 // admit registers a connection or says why not.
@@ -199,16 +210,17 @@ func (s *Server) admit(c *Conn) (refusal string) {
 	if c.listener.Gate != nil {
 		gated = c.listener.Gate(c.ip)
 	}
+	limits := s.limits.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch o := &s.options; {
+	switch {
 	case s.mu.closed:
 		return "shutting down"
 	case gated != "":
 		return gated
-	case o.MaxConnections > 0 && len(s.mu.conns) >= o.MaxConnections:
+	case limits.MaxConnections > 0 && len(s.mu.conns) >= limits.MaxConnections:
 		return LimitConnections
-	case s.mu.perIP[c.ip] >= o.perIP(c.ip):
+	case s.mu.perIP[c.ip] >= limits.perIP(c.ip):
 		return LimitPerIP
 	}
 	s.mu.conns[c] = struct{}{}
