@@ -207,6 +207,9 @@ func (e *Engine) eachDirectory(fn func(model.TopicPartition) error) error {
 			continue
 		}
 		partitions, err := e.o.FS.ReadDir(topicsDirectory + "/" + t.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went with its last partition just now
+		}
 		if err != nil {
 			return err
 		}
