@@ -6,6 +6,7 @@ import (
 
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/machine"
+	"github.com/perigeemq/perigee/server/config"
 	"github.com/perigeemq/perigee/storage/model"
 )
 
@@ -131,6 +132,12 @@ func (c *Coordinator) reconfigure(id model.TopicID) {
 			}
 		}
 	}
+}
+
+// Reload takes over what the broker is started with, read anew; see
+// catalog.Reload.
+func (c *Coordinator) Reload(static *config.Static) machine.Future[struct{}] {
+	return change(c, func(p *machine.Promise[struct{}]) catalog.Command { return catalog.Reload{Static: static, To: p} })
 }
 
 // CreateTopics makes topics; their ids are chosen here. The answer has one entry

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -30,6 +28,10 @@ type Options struct {
 	Config *config.Loaded
 	// Log gets the broker's log lines. The zero Logger drops them.
 	Log zerolog.Logger
+	// Logs, when set, is used instead of Log, and follows the settings.
+	Logs *Logs
+	// Reload reads the settings anew at SIGHUP. nil: they cannot be.
+	Reload func() (*config.Loaded, error)
 	// FS is where data lives. nil: the disk, at Config's data directory.
 	FS vfs.FS
 	// Kafka, when set, is listened on instead of Config's Kafka listeners: for
@@ -46,7 +48,9 @@ type Options struct {
 type Broker struct {
 	options Options
 	config  *config.Broker
+	static  *config.Static // as last read
 	log     zerolog.Logger
+	repeats repeats
 
 	failed chan error // capacity 1
 	health health
@@ -66,6 +70,7 @@ type Broker struct {
 	moonmq      *moonSide // nil when it is off
 	admin       *admin.Server
 	disk        *vfs.Disk // nil when Options.FS is set
+	volume      func() (free, total int64, err error)
 
 	requests metrics.Kafka
 	counts   counts
@@ -73,7 +78,10 @@ type Broker struct {
 
 // New returns a broker that does nothing yet.
 func New(o Options) *Broker {
-	b := &Broker{options: o, config: o.Config.Broker, log: o.Log, failed: make(chan error, 1)}
+	b := &Broker{options: o, config: o.Config.Broker, static: o.Config.Static, log: o.Log, failed: make(chan error, 1)}
+	if o.Logs != nil {
+		b.log = o.Logs.Logger
+	}
 	b.health.enter(statusStarting, "starting")
 	return b
 }
@@ -111,6 +119,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		return err
 	}
 	b.openFrontEnds()
+	b.apply(b.coordinator.Catalog().Broker())
 	b.openMoonMQ()
 	b.sockets.Serve()
 	b.started = time.Now()
@@ -178,6 +187,9 @@ func (b *Broker) bindAdmin() error {
 	}
 	var err error
 	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Health: b.healthForAdmin, Collectors: collectors})
+	if err == nil {
+		b.deadLetterRoutes(b.admin)
+	}
 	return err
 }
 
@@ -198,39 +210,15 @@ func inFlightBytes(n config.Network) int64 {
 func (b *Broker) transportOptions() transport.Options {
 	n := b.config.Network
 	o := transport.Options{
-		MaxConnections:      n.MaxConnections,
-		MaxConnectionsPerIP: cmp.Or(n.MaxConnectionsPerIP, -1), // Kafka's 0 admits only the overrides
-		PerIPOverrides:      perIPOverrides(n.PerIPOverrides),
-		MaxConnectionRate:   n.MaxConnectionRate,
-		MaxFrameBytes:       int32(min(n.RequestMaxBytes, 1<<31-1)),
-		Memory:              b.memory,
-		IdleTimeout:         n.MaxIdle,
-		Events:              b.socketEvents(),
+		MaxFrameBytes: int32(min(n.RequestMaxBytes, 1<<31-1)),
+		Memory:        b.memory,
+		IdleTimeout:   n.MaxIdle,
+		Events:        b.socketEvents(),
 	}
 	if b.config.HTTP != nil {
 		o.HTTPHint = fmt.Sprintf("Metrics and health are at http://%s/.", b.config.HTTP.Address())
 	}
 	return o
-}
-
-// perIPOverrides keeps the addresses of max.connections.per.ip.overrides. Host
-// names, which Kafka looks up once at its start, are left out there too when
-// they do not resolve.
-func perIPOverrides(configured map[string]int) map[netip.Addr]int {
-	limits := make(map[netip.Addr]int, len(configured))
-	for host, limit := range configured {
-		if ip, err := netip.ParseAddr(host); err == nil {
-			limits[ip.Unmap()] = limit
-			continue
-		}
-		ips, _ := net.LookupHost(host)
-		for _, text := range ips {
-			if ip, err := netip.ParseAddr(text); err == nil {
-				limits[ip.Unmap()] = limit
-			}
-		}
-	}
-	return limits
 }
 
 // openEngine recovers the data directory.
@@ -243,6 +231,7 @@ func (b *Broker) openEngine(ctx context.Context) error {
 		}
 		b.disk, fs = disk, disk
 	}
+	b.volume = fs.Free
 	s := b.config.Storage
 	o := storage.Options{
 		FS:                     fs,
@@ -279,6 +268,7 @@ func (b *Broker) openCoordinator(ctx context.Context) error {
 		Static: b.options.Config.Static,
 		Broker: b.config,
 		Events: b.coordinatorEvents(),
+		Volume: b.volume,
 	})
 	if err != nil {
 		return fmt.Errorf("open coordinator: %w", err)

@@ -19,7 +19,8 @@
 // once; Failed reports it and the process exits non-zero.
 //
 // Goroutines of this package itself: one in Start, until it returns, that says
-// every few seconds how far it is. Everything else
+// every few seconds how far it is; one in Run, as long as that, for signals.
+// Everything else
 // belongs to what is assembled here: see the pages of transport, admin,
 // coordinator and storage.
 //

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,9 +17,9 @@ import (
 
 // Run starts a broker and keeps it until ctx ends, then stops it in good order
 // and returns nil. It returns an error when the start fails, the stop is not
-// clean, or the broker cannot go on (a failed sync). While it runs SIGUSR1 writes
-// the stacks of all goroutines to stderr. SIGHUP does nothing: the log goes to
-// stderr, which needs no reopening, and settings are changed over the wire.
+// clean, or the broker cannot go on (a failed sync). SIGUSR1 writes the stacks of
+// all goroutines to stderr; SIGHUP opens the log file anew and takes over the
+// settings that can change, see Options.Reload.
 //
 // The caller ends ctx at the first SIGTERM or SIGINT and leaves the second to
 // the system.
@@ -29,23 +30,22 @@ func Run(ctx context.Context, o Options) error {
 	if err := b.Listen(); err != nil {
 		return errors.Join(err, b.stop())
 	}
+	defer b.handleSignals(ctx)()
 	limitMemory()
-	if err := b.Start(ctx); err != nil {
+	switch err := b.Start(ctx); {
+	case err != nil && ctx.Err() != nil:
+		b.log.Info().Msg("stopped before the start was done")
+		return b.stop()
+	case err != nil:
 		return errors.Join(err, b.stop())
 	}
 	b.notify(daemon.SdNotifyReady)
-
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGHUP)
-	defer signal.Stop(signals)
 	alive, stopAlive := watchdog()
 	defer stopAlive()
 	for {
 		select {
 		case <-alive:
 			b.notify(daemon.SdNotifyWatchdog)
-		case s := <-signals:
-			b.handle(s)
 		case err := <-b.Failed():
 			return errors.Join(err, b.stop())
 		case <-ctx.Done():
@@ -57,6 +57,34 @@ func Run(ctx context.Context, o Options) error {
 			b.log.Info().Msg("stopped")
 			return nil
 		}
+	}
+}
+
+// handleSignals starts the goroutine that takes the signals which do not end the
+// broker; it ends when the returned function is called.
+func (b *Broker) handleSignals(ctx context.Context) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGHUP)
+	var handler sync.WaitGroup
+	handler.Go(func() {
+		for s := range signals {
+			if s == syscall.SIGUSR1 {
+				b.dumpStacks()
+			} else {
+				b.reload(ctx)
+			}
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		handler.Wait()
+	}
+}
+
+func (b *Broker) dumpStacks() {
+	if err := pprof.Lookup("goroutine").WriteTo(os.Stderr, 2); err != nil {
+		b.log.Warn().Err(err).Msg("write stacks")
 	}
 }
 
@@ -91,16 +119,5 @@ func (b *Broker) notify(state string) {
 	}
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		b.log.Warn().Err(err).Msg("notify systemd")
-	}
-}
-
-func (b *Broker) handle(s os.Signal) {
-	switch s {
-	case syscall.SIGUSR1:
-		if err := pprof.Lookup("goroutine").WriteTo(os.Stderr, 2); err != nil {
-			b.log.Warn().Err(err).Msg("write stacks")
-		}
-	case syscall.SIGHUP:
-		b.log.Info().Msg("SIGHUP: nothing to reload; settings are changed over the wire, without a restart")
 	}
 }

@@ -4,14 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/mattn/go-isatty"
-	"github.com/rs/zerolog"
 
 	"github.com/perigeemq/perigee/coordinator"
 	"github.com/perigeemq/perigee/coordinator/catalog"
@@ -20,23 +16,6 @@ import (
 	"github.com/perigeemq/perigee/storage"
 	"github.com/perigeemq/perigee/storage/model"
 )
-
-// NewLogger returns the broker's logger: text for people on a terminal, one JSON
-// object a line elsewhere, or as the configuration says.
-func NewLogger(c *config.Broker, to io.Writer) zerolog.Logger {
-	level, err := zerolog.ParseLevel(c.LogLevel)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
-	text := c.LogFormat == "text"
-	if file, ok := to.(*os.File); ok && c.LogFormat == "auto" {
-		text = isatty.IsTerminal(file.Fd())
-	}
-	if text {
-		to = zerolog.ConsoleWriter{Out: to, TimeFormat: "15:04:05.000"}
-	}
-	return zerolog.New(to).Level(level).With().Timestamp().Logger()
-}
 
 // counts are what the engine's events add up to, for metrics.
 type counts struct {
@@ -157,9 +136,19 @@ func (b *Broker) storageEvents() storage.Events {
 func (b *Broker) coordinatorEvents() coordinator.Events {
 	return coordinator.Events{
 		TopicCreated: func(c catalog.TopicCreated) {
-			b.log.Info().Str("topic", c.Topic.Name).Int32("partitions", c.Topic.Partitions).Msg("topic created")
+			b.log.Info().Str("topic", c.Topic.Name).Int32("partitions", c.Topic.Partitions).Bool("auto", c.Auto).Msg("topic created")
+			if c.Clamped > 0 {
+				b.log.Warn().Str("topic", c.Topic.Name).Int16("asked", c.Clamped).Msg("replication factor stored as 1: there is one broker")
+			}
+			if len(c.Dropped) > 0 {
+				b.log.Warn().Str("topic", c.Topic.Name).Strs("settings", c.Dropped).Msg("settings left out that Kafka 4 no longer has")
+			}
 		},
 		TopicDeleted: func(t *catalog.Topic) { b.log.Info().Str("topic", t.Name).Msg("topic deleted") },
+		SettingsChanged: func(c *config.Broker) {
+			b.log.Info().Msg("broker settings changed")
+			b.apply(c)
+		},
 	}
 }
 
@@ -169,19 +158,19 @@ func (b *Broker) socketEvents() transport.Events {
 		Closed: func(c *transport.Conn, reason error) {
 			e := b.log.Debug()
 			if worthSaying(reason) {
-				e = b.log.Warn()
+				e = b.repeats.rarely("closed", b.log.Warn())
 			}
 			e.Uint64("conn", c.ID()).Str("listener", c.Listener().Name).Stringer("remote", c.RemoteAddr()).AnErr("reason", reason).Msg("connection closed")
 		},
 		Refused: func(l *transport.Listener, remote net.Addr, reason string) {
-			b.log.Warn().Str("listener", l.Name).Stringer("remote", remote).Str("limit", reason).Msg("connection refused")
+			b.repeats.rarely("refused", b.log.Warn()).Str("listener", l.Name).Stringer("remote", remote).Str("limit", reason).Msg("connection refused")
 		},
 		Foreign: func(c *transport.Conn, spoken string) {
-			b.log.Warn().Str("listener", c.Listener().Name).Stringer("remote", c.RemoteAddr()).Str("spoken", spoken).
+			b.repeats.rarely("foreign "+spoken, b.log.Warn()).Str("listener", c.Listener().Name).Stringer("remote", c.RemoteAddr()).Str("spoken", spoken).
 				Msgf("client speaks %s on the port for %s", spoken, c.Listener().Protocol.Name())
 		},
 		Accept: func(l *transport.Listener, err error, retryIn time.Duration) {
-			b.log.Error().Str("listener", l.Name).Err(err).Dur("retry_in", retryIn).Msg("accept")
+			b.repeats.rarely("accept", b.log.Error()).Str("listener", l.Name).Err(err).Dur("retry_in", retryIn).Msg("accept")
 		},
 		Crashed: func(c *transport.Conn, panicked any, stack []byte) {
 			b.log.Error().Uint64("conn", c.ID()).Interface("panic", panicked).Bytes("stack", stack).Msg("BUG: a request crashed its connection")

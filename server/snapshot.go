@@ -29,9 +29,7 @@ func (b *Broker) snapshot() metrics.Snapshot {
 	b.addPartitions(&s)
 	c := &b.counts
 	s.Disk.Full = c.full.Load()
-	if b.disk != nil {
-		s.Disk.Free, s.Disk.Total, _ = b.disk.Free() // unknown is shown as 0
-	}
+	s.Disk.Free, s.Disk.Total, _ = b.volume() // unknown is shown as 0
 	s.Storage = metrics.Storage{
 		Checkpoints: c.checkpoints.Load(), Compactions: c.compactions.Load(),
 		SegmentsRolled: c.rolled.Load(), SegmentsDropped: c.dropped.Load(), ProducersExpired: c.expired.Load(),

@@ -16,7 +16,7 @@ import (
 // settingFlags are where the broker's settings come from, on the command line.
 type settingFlags struct {
 	config, properties string
-	dataDir            string
+	dataDir, logFile   string
 	kafka, moonmq, web string
 	set                []string
 
@@ -32,6 +32,7 @@ func (f *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kafka, "kafka-listen", "", "HOST:PORT for Kafka clients (default 127.0.0.1:9092)")
 	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
 	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
+	flags.StringVar(&f.logFile, "log-file", "", "file for log lines (default stderr); SIGHUP opens it anew")
 	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
 }
 
@@ -76,6 +77,7 @@ func (f *settingFlags) sources() config.Sources {
 		{"--kafka-listen", "perigee.kafka.listen", f.kafka},
 		{"--moonmq-listen", "moonmq.listen", f.moonmq},
 		{"--http-listen", "perigee.http.listen", f.web},
+		{"--log-file", "perigee.log.file", f.logFile},
 	} {
 		if flag.value != "" {
 			s.Flags = append(s.Flags, config.Raw{Name: flag.key, Value: flag.value, Origin: flag.name})

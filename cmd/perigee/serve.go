@@ -13,8 +13,8 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a broker",
 		Long: `Run a broker until SIGTERM or SIGINT, which drain it, sync its data and exit with 0;
-a second one ends it at once. Without any flag it keeps its data in ./perigee-data and
-listens on this machine only.
+a second one ends it at once. SIGHUP opens the log file anew and reads the settings again.
+Without any flag it keeps its data in ./perigee-data and listens on this machine only.
 
 Settings come from a MoonMQ appsettings.json, a Kafka properties file, a YAML file, the
 environment (PERIGEE_*) and flags; the later ones win. "perigee config docs" lists them.`,
@@ -27,11 +27,16 @@ environment (PERIGEE_*) and flags; the later ones win. "perigee config docs" lis
 			if err != nil {
 				return err
 			}
-			log := server.NewLogger(loaded.Broker, c.ErrOrStderr())
+			logs, err := server.OpenLogs(loaded.Broker.Log, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer logs.Close()
 			v := readVersion()
 			return server.Run(c.Context(), server.Options{
 				Config: loaded,
-				Log:    log,
+				Logs:   logs,
+				Reload: f.load,
 				MoonMQ: f.imported,
 				Build:  metrics.Build{Version: v.Version, Commit: v.Commit, Go: v.Go},
 			})

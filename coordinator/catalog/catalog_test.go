@@ -379,6 +379,28 @@ func TestBrokerDefaultsReachTopics(t *testing.T) {
 	}
 }
 
+// Settings read anew reach topics; what clients changed at run time stays
+// stronger, and nothing of it is journaled.
+func TestReloadedSettingsReachTopics(t *testing.T) {
+	w := newWorld(t, "log.retention.ms=5")
+	w.create(newTopic("plain", 1))
+	w.alter(ConfigChange{Type: config.ResourceBroker, Changes: []Alteration{{OpSet, "num.partitions", pointer("6")}}})
+	facts := len(w.facts.Records())
+	next, err := config.Load(config.Sources{Set: []string{"log.retention.ms=99", "num.partitions=2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.effects = nil
+	ask(w, func(p *machine.Promise[struct{}]) Command { return Reload{Static: next.Static, To: p} })
+	plain, _ := w.snapshot.Load().Topic("plain")
+	if plain.Log.RetentionAge != 99*time.Millisecond || w.snapshot.Load().Broker().Topics.Partitions != 6 {
+		t.Errorf("retention %s, %d partitions", plain.Log.RetentionAge, w.snapshot.Load().Broker().Topics.Partitions)
+	}
+	if len(w.effects) != 1 || w.effects[0] != (Reconfigure{}) || len(w.facts.Records()) != facts {
+		t.Errorf("effects %v, %d facts before and %d after", w.effects, facts, len(w.facts.Records()))
+	}
+}
+
 func TestRules(t *testing.T) {
 	w := newWorld(t)
 	now := model.Timestamp(1_000_000)

@@ -83,6 +83,31 @@ func (c AlterConfigs) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 	return d
 }
 
+// Reload replaces what the broker was started with; what clients changed at run
+// time stays stronger. Static must differ only in settings that a running broker
+// can change. It is forgotten at the end of the process, as what it replaces is.
+type Reload struct {
+	Static *config.Static
+	To     *machine.Promise[struct{}]
+}
+
+func (c Reload) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
+	f := staticFact{c.Static}
+	if _, err := config.NewBroker(f.values(m.snapshot.values)); err != nil {
+		return refuse(c.To, &Error{ErrInvalidRequest, err.Error()})
+	}
+	d := done(c.To, []Fact{f})
+	d.Effects = []machine.Effect{Reconfigure{}}
+	return d
+}
+
+func (f staticFact) values(v config.Values) config.Values {
+	v.Static = f.Static
+	return v
+}
+
+func (f staticFact) apply(m *Machine) { m.setBroker(f.values(m.snapshot.values)) }
+
 // alter decides one resource.
 func (m *Machine) alter(c ConfigChange, node int32) (Fact, machine.Effect, error) {
 	if err := checkAlterations(c); err != nil {

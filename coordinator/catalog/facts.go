@@ -49,6 +49,9 @@ type (
 		Name     string
 		Values   map[string]string
 	}
+	// staticFact is what the broker was started with, read anew. It is volatile.
+	staticFact struct{ Static *config.Static }
+
 	featuresFact    struct{ Features Features }
 	producerIDsFact struct{ Next model.ProducerID }
 	credentialFact  struct {
@@ -104,6 +107,8 @@ func (f settingsFact) encode() (key, value []byte) {
 	writeSettings(v, f.Values)
 	return k.Bytes(), v.Bytes()
 }
+
+func (staticFact) encode() (key, value []byte) { return nil, nil }
 
 func (f featuresFact) encode() (key, value []byte) {
 	v := newValue()
@@ -182,8 +187,12 @@ func writeSettings(w *machine.Writer, settings map[string]string) {
 // Codec is the [machine.Codec] of the catalog's facts.
 type Codec struct{}
 
-// Encode implements machine.Codec; every fact is journaled.
+// Encode implements machine.Codec; every fact is journaled but what the broker
+// was started with.
 func (Codec) Encode(f Fact) (key, value []byte, ok bool) {
+	if _, volatile := f.(staticFact); volatile {
+		return nil, nil, false
+	}
 	key, value = f.encode()
 	return key, value, true
 }

@@ -31,8 +31,23 @@ type Broker struct {
 	SuperUsers           []string // "User:name"
 	AllowEveryoneIfNoACL bool
 	AllowOpen            bool
-	LogLevel, LogFormat  string
+	Log                  Log
+	Metrics              Metrics
 	ShutdownTimeout      time.Duration
+}
+
+// Log says which lines are written where.
+type Log struct {
+	Level, Format string
+	File          string // "" is stderr
+	Requests      string // the client.id whose requests are logged; "" none, "*" all
+	RequestSample int    // one in so many of them
+}
+
+// Metrics says which series there are beside our own, and how many.
+type Metrics struct {
+	KafkaExporter, JMX bool
+	MaxSeries          int
 }
 
 // Network are the limits of the Kafka listeners.
@@ -148,7 +163,7 @@ func NewBroker(v Values) (*Broker, error) {
 		SuperUsers:           splitUsers(r.text("super.users")),
 		AllowEveryoneIfNoACL: r.flag("allow.everyone.if.no.acl.found"),
 		AllowOpen:            r.flag("perigee.allow.open"),
-		LogLevel:             r.text("perigee.log.level"), LogFormat: r.text("perigee.log.format"),
+		Log:                  logSettings(r), Metrics: metrics(r),
 		ShutdownTimeout: r.time("perigee.shutdown.timeout.ms"),
 	}
 	return b, errors.Join(b.placeListeners(r), b.placeData(r), b.check())
@@ -198,6 +213,21 @@ func (b *Broker) Open() []Listener {
 		}
 	}
 	return slices.DeleteFunc(all, Listener.Loopback)
+}
+
+func logSettings(r reader) Log {
+	return Log{
+		Level: r.text("perigee.log.level"), Format: r.text("perigee.log.format"), File: r.text("perigee.log.file"),
+		Requests: r.text("perigee.log.requests"), RequestSample: r.int("perigee.log.requests.sample"),
+	}
+}
+
+func metrics(r reader) Metrics {
+	compat := r.list("perigee.metrics.compat")
+	return Metrics{
+		KafkaExporter: slices.Contains(compat, "kafka_exporter"), JMX: slices.Contains(compat, "jmx"),
+		MaxSeries: r.int("perigee.metrics.max.series"),
+	}
 }
 
 func network(r reader) Network {

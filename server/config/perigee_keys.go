@@ -28,10 +28,20 @@ var perigeeKeys = []Key{
 		Doc: "Allow listeners that other machines can reach although no authentication is set up. Without it such a listener is refused at start."},
 	{Name: "perigee.shutdown.timeout.ms", Type: Long, Default: "30000", Unit: Millis, rule: atLeast(0),
 		Doc: "How long a stop waits for requests in progress."},
-	{Name: "perigee.log.level", Type: String, Default: "info", rule: oneOf("trace", "debug", "info", "warn", "error"),
+	{Name: "perigee.log.level", Type: String, Default: "info", rule: oneOf("trace", "debug", "info", "warn", "error"), Update: Anytime,
 		Doc: "The least important log lines that are written."},
 	{Name: "perigee.log.format", Type: String, Default: "auto", rule: oneOf("auto", "text", "json"),
 		Doc: "Log lines for people or for machines; auto is text on a terminal and JSON elsewhere."},
+	{Name: "perigee.log.file", Type: String, Default: "",
+		Doc: "Where log lines are appended instead of to stderr. SIGHUP opens it anew, for those who rotate it."},
+	{Name: "perigee.log.requests", Type: String, Default: "", Update: Anytime,
+		Doc: "Every Kafka request of the client with this client.id is logged; * is all clients."},
+	{Name: "perigee.log.requests.sample", Type: Int, Default: "1", rule: atLeast(1), Update: Anytime,
+		Doc: "Of the requests perigee.log.requests chooses, one in so many is logged."},
+	{Name: "perigee.metrics.compat", Type: List, Default: "", rule: eachOneOf("kafka_exporter", "jmx"),
+		Doc: "Series under other exporters' names, for dashboards that exist: those of kafka_exporter, and those the JMX exporter has with Strimzi's rules."},
+	{Name: "perigee.metrics.max.series", Type: Int, Default: "10000", rule: atLeast(0),
+		Doc: "The most partitions, and the most group offsets, that have series of their own at /metrics. Sums are always complete."},
 }
 
 // moonmqKeys are the settings of the MoonMQ listener. The defaults are those of

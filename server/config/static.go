@@ -35,6 +35,29 @@ func (s *Static) Given() []Setting {
 	return given
 }
 
+// Reload takes over from next what a running broker can change. It returns the
+// new settings, the names of those that changed, and the names of those that are
+// written differently now but need a new start. s is left as it was.
+func (s *Static) Reload(next *Static) (merged *Static, changed, needStart []string) {
+	merged = &Static{set: map[string]Setting{}}
+	for _, k := range BrokerTable.Keys() {
+		before, had := s.Lookup(k.Name)
+		after, has := next.Lookup(k.Name)
+		same := had == has && before.Value == after.Value
+		switch {
+		case !same && k.ReadOnly():
+			needStart = append(needStart, k.Name)
+			after, has = before, had
+		case !same:
+			changed = append(changed, k.Name)
+		}
+		if has {
+			merged.set[k.Name] = after
+		}
+	}
+	return merged, changed, needStart
+}
+
 // Values are the broker's settings with everything changed at run time. The
 // maps hold canonical text by name and must not change while in use.
 type Values struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -27,7 +28,7 @@ type Options struct {
 
 // FrontEnd serves Kafka's protocol on every connection handed to it. It is
 // shared by all sessions: its fields are set before the first connection and
-// never change.
+// never change, but for what LogRequests sets.
 //
 // Handlers reach it through their session: s.coordinator, s.config, s.log.
 type FrontEnd struct {
@@ -36,6 +37,7 @@ type FrontEnd struct {
 	log         zerolog.Logger
 	metrics     *metrics.Kafka
 	fetches     *fetchSessions
+	requests    atomic.Pointer[requestLog] // nil: none are logged
 }
 
 // New returns a front end.
@@ -140,6 +142,7 @@ func (s *session) answer(h wire.Header, arrived time.Time, rep reply) transport.
 			return transport.Output{}, transport.ErrShutdown
 		}
 		s.metrics.Answered(h.Key, time.Since(arrived))
+		s.logRequest(h, arrived)
 		if resp == nil {
 			return transport.Output{}, nil
 		}
