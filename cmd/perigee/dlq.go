@@ -188,9 +188,6 @@ func newDLQPeekCommand(s *session) *cobra.Command {
 	return c
 }
 
-// errEnough ends a walk that has seen what it wanted.
-var errEnough = fmt.Errorf("enough")
-
 func peeked(d deadletter.Dead) peekedRecord {
 	r := peekedRecord{Partition: d.Partition, Offset: int64(d.Offset), Timestamp: int64(d.Timestamp), SourceAt: -1,
 		Key: string(d.Key), Value: string(d.Value), Replays: deadletter.Replays(d.Headers)}

@@ -236,10 +236,12 @@ func (l *wireLog) Read(ctx context.Context, partition int32, from model.Offset) 
 		return nil, from, err
 	}
 	var all []deadletter.Dead
-	fetches.EachRecord(func(r *kgo.Record) { all = append(all, asDead(r)) })
-	if len(all) > 0 {
-		from = all[len(all)-1].Offset + 1
-	}
+	fetches.EachRecord(func(r *kgo.Record) {
+		if !r.Attrs.IsControl() { // a marker only says that there is nothing before it
+			all = append(all, asDead(r))
+		}
+		from = model.Offset(r.Offset) + 1
+	})
 	l.at.From = from
 	return all, from, nil
 }
@@ -251,7 +253,9 @@ func (l *wireLog) seek(ctx context.Context, partition int32, from model.Offset) 
 	offsets := map[string]map[int32]kgo.Offset{l.topic: {partition: kgo.NewOffset().At(int64(from))}}
 	var err error
 	l.at = deadletter.Span{Partition: partition, From: from}
-	l.reader, err = l.session.open(ctx, kgo.ConsumePartitions(offsets), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	// Markers are kept: what is committed may end with one, and a reader that never
+	// sees it would wait for ever.
+	l.reader, err = l.session.open(ctx, kgo.ConsumePartitions(offsets), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	return wrap("open reader", err)
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 // pushBytes bounds one round of a push: every subscriber may hold as much.
-const pushBytes = 256 << 10
+const pushBytes = 128 << 10
 
 // deliveryBytes bounds one delivery: what is behind it comes with the next. It
 // leaves room in the output limit for one more record of any size.
