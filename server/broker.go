@@ -178,8 +178,11 @@ func (b *Broker) bindAdmin() error {
 	collector := &metrics.Collector{
 		Snapshot:      b.snapshot,
 		Kafka:         &b.requests,
+		Flushes:       &b.counts.flushes,
 		API:           kafka.APIName,
-		MaxPartitions: maxPartitionSeries,
+		MaxSeries:     b.config.Metrics.MaxSeries,
+		KafkaExporter: b.config.Metrics.KafkaExporter,
+		JMX:           b.config.Metrics.JMX,
 	}
 	collectors := []prometheus.Collector{collector}
 	if b.moonmq != nil {
@@ -192,10 +195,6 @@ func (b *Broker) bindAdmin() error {
 	}
 	return err
 }
-
-// maxPartitionSeries bounds the partitions that have series of their own at
-// /metrics: four each, so that a scrape stays below a few megabytes.
-const maxPartitionSeries = 5000
 
 // inFlightBytes is the memory for requests on all connections. By default it
 // holds five of the largest, which is what one idempotent producer may have in

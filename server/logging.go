@@ -12,6 +12,7 @@ import (
 	"github.com/perigeemq/perigee/coordinator"
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/server/config"
+	"github.com/perigeemq/perigee/server/metrics"
 	"github.com/perigeemq/perigee/server/transport"
 	"github.com/perigeemq/perigee/storage"
 	"github.com/perigeemq/perigee/storage/model"
@@ -23,6 +24,8 @@ type counts struct {
 
 	full       atomic.Bool
 	partitions atomic.Int64 // that recovery found
+	checkpoint atomic.Int64 // when the last one was taken, Unix nanoseconds; 0: none since the start
+	flushes    metrics.Histogram
 }
 
 // sayHello is the first of the lines at start. sayReady is the last.
@@ -81,6 +84,7 @@ func (b *Broker) sayReady(took time.Duration) {
 func (b *Broker) storageEvents() storage.Events {
 	return storage.Events{
 		Recovery: b.health.progressed,
+		Flushed:  func(f storage.Flushed) { b.counts.flushes.Observe(f.Took) },
 		Recovered: func(r storage.RecoveryResult) {
 			b.counts.partitions.Store(int64(r.Partitions))
 			if r.Clean {
@@ -109,6 +113,7 @@ func (b *Broker) storageEvents() storage.Events {
 		},
 		CheckpointTaken: func(c storage.CheckpointInfo) {
 			b.counts.checkpoints.Add(1)
+			b.counts.checkpoint.Store(time.Now().UnixNano())
 			b.log.Debug().Uint64("job", c.Job).Int("partitions", c.Partitions).Int("synced", c.Synced).Int64("ms", c.Took.Milliseconds()).Msg("checkpoint")
 		},
 		SegmentRolled: func(model.TopicPartition, model.Offset) { b.counts.rolled.Add(1) },

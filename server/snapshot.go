@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"strconv"
+	"time"
 
 	"github.com/perigeemq/perigee/server/metrics"
 )
@@ -12,6 +14,7 @@ func (b *Broker) snapshot() metrics.Snapshot {
 	s := metrics.Snapshot{
 		Build:         b.options.Build,
 		NodeID:        strconv.Itoa(int(b.config.NodeID)),
+		Node:          b.config.NodeID,
 		RequestMemory: b.memory.Used(),
 		Sockets:       map[string]metrics.Sockets{},
 	}
@@ -26,15 +29,34 @@ func (b *Broker) snapshot() metrics.Snapshot {
 		Open: b.sockets.Connections(), Accepted: n.Accepted.Load(), Refused: n.Refused.Load(), Closed: n.Closed.Load(),
 		BytesIn: n.BytesIn.Load(), BytesOut: n.BytesOut.Load(),
 	}
+	for _, l := range b.listeners {
+		s.Listeners = append(s.Listeners, metrics.Listener{Name: l.Name, Open: b.sockets.ConnectionsOf(l)})
+	}
+	first := b.listeners[0]
+	s.Address = cmp.Or(first.Advertised, first.Addr().String())
 	b.addPartitions(&s)
+	s.Groups = b.lags()
 	c := &b.counts
 	s.Disk.Full = c.full.Load()
 	s.Disk.Free, s.Disk.Total, _ = b.volume() // unknown is shown as 0
+	e := b.engine.Stats()
+	s.Journal = metrics.Journal{
+		Syncs: e.Journal.Syncs, Groups: e.Journal.Groups, Entries: e.Journal.Entries, Bytes: e.Journal.Bytes,
+		Queued: e.Journal.Queued, Files: e.Journal.Files,
+	}
 	s.Storage = metrics.Storage{
 		Checkpoints: c.checkpoints.Load(), Compactions: c.compactions.Load(),
 		SegmentsRolled: c.rolled.Load(), SegmentsDropped: c.dropped.Load(), ProducersExpired: c.expired.Load(),
+		CheckpointAge: b.checkpointAge(), SegmentFiles: e.OpenFiles, Obsolete: e.Obsolete,
 	}
 	return s
+}
+
+func (b *Broker) checkpointAge() time.Duration {
+	if at := b.counts.checkpoint.Load(); at != 0 {
+		return time.Since(time.Unix(0, at))
+	}
+	return time.Since(b.started)
 }
 
 func (b *Broker) addPartitions(s *metrics.Snapshot) {

@@ -16,18 +16,24 @@ type Snapshot struct {
 	Build      Build
 	ClusterID  string
 	NodeID     string
+	Node       int32  // the same
+	Address    string // of the first Kafka listener, host:port
 	Started    time.Time
 	CleanStart bool
 
-	// Listeners, by protocol name.
+	// Connections by protocol name.
 	Sockets map[string]Sockets
+	// Kafka's listeners in the order they were configured.
+	Listeners []Listener
 	// Bytes of requests in flight.
 	RequestMemory int64
 	FetchSessions int
 
 	Topics     int
 	Partitions []Partition
+	Groups     []Group
 	Disk       Disk
+	Journal    Journal
 	Storage    Storage
 }
 
@@ -35,6 +41,12 @@ type Snapshot struct {
 type Sockets struct {
 	Open                                         int
 	Accepted, Refused, Closed, BytesIn, BytesOut int64
+}
+
+// Listener is one of Kafka's, with its open connections.
+type Listener struct {
+	Name string
+	Open int
 }
 
 // Partition is one log. Offline ones have no figures.
@@ -51,21 +63,37 @@ type Disk struct {
 	Full        bool // appends are refused
 }
 
+// Journal counts what the journal wrote since the start. Entries that became
+// durable together are a group.
+type Journal struct {
+	Syncs, Groups, Entries, Bytes int64
+	Queued                        int64 // bytes that wait for the next group
+	Files                         int
+}
+
 // Storage counts what the engine did since the start.
 type Storage struct {
 	Checkpoints, Compactions, SegmentsRolled, SegmentsDropped, ProducersExpired int64
+
+	CheckpointAge time.Duration // since the last one, or since the start
+	SegmentFiles  int           // open
+	Obsolete      int           // groups of files that wait to be deleted
 }
 
 // Collector exports everything at a scrape. Names and labels stand in names.go
-// and below; Snapshot and Kafka must be set.
+// and below; Snapshot, Kafka and Flushes must be set.
 type Collector struct {
 	Snapshot func() Snapshot
 	Kafka    *Kafka
+	// Flushes are the durations of the journal's writes and syncs.
+	Flushes *Histogram
 	// API names a Kafka API key, "" for one that is not served.
 	API func(key int16) string
-	// MaxPartitions bounds the partitions exported one by one; the sums are
-	// always complete. 0 means none.
-	MaxPartitions int
+	// MaxSeries bounds the partitions, and the committed offsets of groups, that
+	// are exported one by one; the sums are always complete. 0 means none.
+	MaxSeries int
+	// Series under the names of other exporters.
+	KafkaExporter, JMX bool
 }
 
 // Describe implements prometheus.Collector. An empty description makes the
@@ -83,7 +111,14 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.collectKafka(out, s)
 	collectSockets(out, s)
 	c.collectPartitions(out, s)
+	c.collectGroups(out, s)
 	c.collectStorage(out, s)
+	if c.KafkaExporter {
+		c.kafkaExporter(out, s)
+	}
+	if c.JMX {
+		c.jmx(out, s)
+	}
 }
 
 func (c *Collector) collectKafka(out emitter, s Snapshot) {
@@ -128,7 +163,7 @@ func (c *Collector) collectPartitions(out emitter, s Snapshot) {
 			offline++
 			continue
 		}
-		if i >= c.MaxPartitions {
+		if i >= c.MaxSeries {
 			continue
 		}
 		l := labels{"topic": p.Topic, "partition": p.Partition}
@@ -146,6 +181,17 @@ func (c *Collector) collectStorage(out emitter, s Snapshot) {
 	out.gauge(diskFree, "Bytes that may still be written to the data directory.", float64(s.Disk.Free), nil)
 	out.gauge(diskTotal, "Size of the data directory's volume.", float64(s.Disk.Total), nil)
 	out.gauge(storageFull, "1 while produce is refused for want of space.", truth(s.Disk.Full), nil)
+	count, sum, buckets := c.Flushes.snapshot()
+	out.histogram(journalDuration, "From the first byte of a group's writes to the end of its sync.", count, sum, buckets, nil)
+	out.counter(journalSyncs, "Syncs of the journal.", float64(s.Journal.Syncs), nil)
+	out.counter(journalGroups, "Groups of entries that became durable together.", float64(s.Journal.Groups), nil)
+	out.counter(journalEntries, "Entries made durable; by groups, how many share a sync.", float64(s.Journal.Entries), nil)
+	out.counter(journalBytes, "Bytes of entries.", float64(s.Journal.Bytes), nil)
+	out.gauge(journalQueued, "Bytes that wait for the next group.", float64(s.Journal.Queued), nil)
+	out.gauge(journalFiles, "Journal files that recovery would read or that a checkpoint needs.", float64(s.Journal.Files), nil)
+	out.gauge(segmentFiles, "Open segment files.", float64(s.Storage.SegmentFiles), nil)
+	out.gauge(obsoleteFiles, "Groups of dropped files that are deleted later.", float64(s.Storage.Obsolete), nil)
+	out.gauge(checkpointAge, "Since the last checkpoint, or since the start.", s.Storage.CheckpointAge.Seconds(), nil)
 	out.counter(checkpoints, "Checkpoints taken.", float64(s.Storage.Checkpoints), nil)
 	out.counter(compactions, "Compaction passes.", float64(s.Storage.Compactions), nil)
 	out.counter(segmentsRolled, "Segments begun.", float64(s.Storage.SegmentsRolled), nil)

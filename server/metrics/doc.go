@@ -10,7 +10,8 @@
 //	hot path ─► atomics ──┐
 //	engine, sockets ──────┴─► Collector (at a scrape) ─► /metrics
 //
-// names.go is the only place with series names. The package imports nothing of
+// names.go is the only place with names of our own series, compat.go with those
+// of other programs. The package imports nothing of
 // ours: the server hands it functions that return snapshots. It starts no
 // goroutine.
 package metrics

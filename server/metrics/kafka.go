@@ -35,3 +35,9 @@ func (k *Kafka) Refused(key int16) {
 		k.requests[key].refused.Add(1)
 	}
 }
+
+// answered returns how many requests of a key were answered.
+func (k *Kafka) answered(key int16) float64 {
+	count, _, _ := k.requests[key].latency.snapshot()
+	return float64(count)
+}

@@ -148,6 +148,18 @@ func (s *Server) Connections() int {
 	return len(s.mu.conns)
 }
 
+// ConnectionsOf returns how many are open that came through a listener.
+func (s *Server) ConnectionsOf(l *Listener) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.mu.conns {
+		if c.listener == l {
+			n++
+		}
+	}
+	return n
+}
+
 // ErrShutdown is the reason given to connections and replies that Shutdown cuts
 // short.
 var ErrShutdown = errors.New("broker is shutting down")
