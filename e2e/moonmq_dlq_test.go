@@ -280,3 +280,48 @@ func TestRedriveOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// Users and rules made from the command line hold on the MoonMQ listener at once:
+// there is one store.
+func TestUsersAndRulesOfTheCommandLine(t *testing.T) {
+	b := Start(t)
+	b.NeedsOwnProcess()
+	createMoon(moon(t, b), "orders", 1)
+	b.CLI("alice's\n", "user", "create", "alice")
+	b.CLI("bob's\n", "user", "create", "bob", "--mechanism", "SCRAM-SHA-512")
+	if out := b.CLI("", "user", "list"); !strings.Contains(out, "alice  SCRAM-SHA-256  16384") || !strings.Contains(out, "bob    SCRAM-SHA-512  16384") {
+		t.Errorf("users:\n%s", out)
+	}
+	for _, tt := range []struct {
+		user, password string
+		want           wire.Op
+	}{{"alice", "alice's", wire.OpAuthOK}, {"bob", "bob's", wire.OpAuthOK}, {"alice", "bob's", wire.OpError}, {"carol", "", wire.OpError}} {
+		c := dialMoon(t, b)
+		c.must(&wire.Hello{Version: 1}, wire.OpWelcome)
+		c.must(&wire.Auth{Username: tt.user, Password: tt.password}, tt.want)
+	}
+	// Nobody may do anything without a rule, and a broker with users is not open.
+	c := loginMoon(t, b, "alice", "alice's")
+	put := &wire.Produce{Topic: "orders", KeyValue: wire.KeyValue{Value: []byte("v")}}
+	c.refused(put, wire.NotAuthorized)
+	b.CLI("", "acl", "create", "--allow", "alice", "-o", "write", "-o", "read", "-t", "ord", "--pattern", "prefixed")
+	c.must(put, wire.OpProduceAck)
+	c.refused(&wire.Fetch{Topic: "orders", Group: "g", Trailers: 2}, wire.NotAuthorized)
+	b.CLI("", "acl", "create", "--allow", "alice", "-o", "read", "-g", "*")
+	b.CLI("", "acl", "create", "--deny", "alice", "-o", "write", "-t", "orders")
+	c.must(&wire.Fetch{Topic: "orders", Group: "g", Trailers: 2}, wire.OpOK)
+	c.refused(put, wire.NotAuthorized)
+	if out := b.CLI("", "acl", "list", "-t", "orders"); !strings.Contains(out, "DENY") || strings.Contains(out, "ALLOW") {
+		t.Errorf("rules of the topic:\n%s", out)
+	}
+	b.CLI("", "acl", "delete", "--deny", "alice", "-t", "orders", "--yes")
+	c.must(put, wire.OpProduceAck)
+	b.Kill()
+	b.Restart()
+	c = loginMoon(t, b, "alice", "alice's")
+	c.must(put, wire.OpProduceAck)
+	b.CLI("", "user", "delete", "alice")
+	gone := dialMoon(t, b)
+	gone.must(&wire.Hello{Version: 1}, wire.OpWelcome)
+	gone.refused(&wire.Auth{Username: "alice", Password: "alice's"}, wire.AuthFailed)
+}

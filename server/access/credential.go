@@ -71,11 +71,11 @@ func DeriveCredential(m Mechanism, password string, salt []byte, iterations int)
 	if err != nil {
 		return Credential{}, fmt.Errorf("derive key: %w", err)
 	}
-	return fromSalted(m, salted, salt, iterations), nil
+	return FromSalted(m, salted, salt, iterations), nil
 }
 
 // fromSalted makes the keys from SaltedPassword, which is PBKDF2's output.
-func fromSalted(m Mechanism, salted, salt []byte, iterations int) Credential {
+func FromSalted(m Mechanism, salted, salt []byte, iterations int) Credential {
 	stored := m.hash()()
 	stored.Write(mac(m, salted, "Client Key"))
 	return Credential{Mechanism: m, Iterations: iterations, Salt: salt, StoredKey: stored.Sum(nil), ServerKey: mac(m, salted, "Server Key")}
@@ -129,7 +129,7 @@ func ParseCredential(text string) (Credential, error) {
 		raw = append(raw, b)
 	}
 	if fields[0] == pbkdf2Prefix {
-		return fromSalted(ScramSHA256, raw[1], raw[0], iterations), nil
+		return FromSalted(ScramSHA256, raw[1], raw[0], iterations), nil
 	}
 	return Credential{Mechanism: ScramSHA256, Iterations: iterations, Salt: raw[0], StoredKey: raw[1], ServerKey: raw[2]}, nil
 }

@@ -70,6 +70,8 @@ var codes = []struct {
 	{catalog.ErrFeatureUpdateFailed, kerr.FeatureUpdateFailed},
 	{catalog.ErrUnacceptableCredential, kerr.UnacceptableCredential},
 	{catalog.ErrResourceNotFound, kerr.ResourceNotFound},
+	{errUnsupportedMechanism, kerr.UnsupportedSaslMechanism},
+	{errDuplicateResource, kerr.DuplicateResource},
 	{catalog.ErrProducerIDsExhausted, kerr.UnknownServerError},
 
 	// Groups.
