@@ -42,7 +42,7 @@ type process struct {
 }
 
 // Start builds the binary (once per test process), starts it on an empty
-// directory and returns when its Kafka port accepts connections. args are
+// directory and returns when it says that it is ready. args are
 // added to `perigee serve`. The process is killed when the test ends.
 func Start(t testing.TB, args ...string) *Broker {
 	t.Helper()
@@ -86,9 +86,7 @@ func (b *Broker) TryRestart() error {
 	p := b.process
 	deadline := time.Now().Add(startLimit)
 	for time.Now().Before(deadline) {
-		conn, err := net.DialTimeout("tcp", b.Kafka, time.Second)
-		if err == nil {
-			conn.Close()
+		if strings.Contains(p.output.String(), `"message":"ready"`) {
 			return nil
 		}
 		select {
@@ -98,7 +96,7 @@ func (b *Broker) TryRestart() error {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("start broker: no answer on %s within %s; it said:\n%s", b.Kafka, startLimit, p.output)
+	return fmt.Errorf("start broker: not ready within %s; it said:\n%s", startLimit, p.output)
 }
 
 // Spawn starts the process and does not wait until it serves.
