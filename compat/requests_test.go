@@ -2,6 +2,7 @@ package compat
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -69,12 +70,16 @@ func metadataOf(names ...string) *kmsg.MetadataRequest {
 	return req
 }
 
+// recordTime is the first record's time in every batch: early enough to be told
+// from the broker's time, late enough not to be retired.
+var recordTime = model.Timestamp(time.Now().Add(-2 * time.Hour).UnixMilli())
+
 // records is a batch of one record per value, as bytes.
 func records(t testing.TB, p *batch.Producer, transactional bool, values ...string) []byte {
 	t.Helper()
 	b := batch.NewBuilder(batch.BuilderOptions{Producer: p, Transactional: transactional})
 	for i, v := range values {
-		b.Add(batch.NewRecord{Timestamp: model.Timestamp(1_700_000_000_000 + i), Key: []byte("k"), Value: []byte(v)})
+		b.Add(batch.NewRecord{Timestamp: recordTime + model.Timestamp(i), Key: []byte("k"), Value: []byte(v)})
 	}
 	view, err := b.Build()
 	if err != nil {
@@ -352,5 +357,44 @@ func updateFeature(name string, level int16, upgradeType int8) *kmsg.UpdateFeatu
 func describePartitions(name string) *kmsg.DescribeTopicPartitionsRequest {
 	req := kmsg.NewPtrDescribeTopicPartitionsRequest()
 	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: name}}
+	return req
+}
+
+func createACL(principal, topic string) *kmsg.CreateACLsRequest {
+	req := kmsg.NewPtrCreateACLsRequest()
+	c := kmsg.NewCreateACLsRequestCreation()
+	c.ResourceType, c.ResourceName, c.ResourcePatternType = kmsg.ACLResourceTypeTopic, topic, kmsg.ACLResourcePatternTypeLiteral
+	c.Principal, c.Host, c.Operation, c.PermissionType = principal, "*", kmsg.ACLOperationRead, kmsg.ACLPermissionTypeAllow
+	req.Creations = append(req.Creations, c)
+	return req
+}
+
+func describeACLs(topic string) *kmsg.DescribeACLsRequest {
+	req := kmsg.NewPtrDescribeACLsRequest()
+	req.ResourceType, req.ResourceName, req.ResourcePatternType = kmsg.ACLResourceTypeTopic, kmsg.StringPtr(topic), kmsg.ACLResourcePatternTypeLiteral
+	req.Operation, req.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+	return req
+}
+
+func deleteACLs(topic string) *kmsg.DeleteACLsRequest {
+	req := kmsg.NewPtrDeleteACLsRequest()
+	f := kmsg.NewDeleteACLsRequestFilter()
+	f.ResourceType, f.ResourceName, f.ResourcePatternType = kmsg.ACLResourceTypeTopic, kmsg.StringPtr(topic), kmsg.ACLResourcePatternTypeLiteral
+	f.Operation, f.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+	req.Filters = append(req.Filters, f)
+	return req
+}
+
+func upsertSCRAM(user string) *kmsg.AlterUserSCRAMCredentialsRequest {
+	req := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+	u := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
+	u.Name, u.Mechanism, u.Iterations, u.Salt, u.SaltedPassword = user, 1, 4096, make([]byte, 16), make([]byte, 32)
+	req.Upsertions = append(req.Upsertions, u)
+	return req
+}
+
+func describeSCRAM(user string) *kmsg.DescribeUserSCRAMCredentialsRequest {
+	req := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest()
+	req.Users = []kmsg.DescribeUserSCRAMCredentialsRequestUser{{Name: user}}
 	return req
 }

@@ -146,6 +146,15 @@ var valid = map[kmsg.Key]func(s *scene, version int16) kmsg.Request{
 		ask[*kmsg.AddOffsetsToTxnResponse](s.t, s.wire, 3, addOffsets(p, group))
 		return commitInTxn(p, group, nobody, s.topic(), 0, 2)
 	},
+	kmsg.DescribeACLs: func(s *scene, _ int16) kmsg.Request { return describeACLs(s.name("topic")) },
+	kmsg.CreateACLs:   func(s *scene, _ int16) kmsg.Request { return createACL("User:clerk", s.name("topic")) },
+	kmsg.DeleteACLs:   func(s *scene, _ int16) kmsg.Request { return deleteACLs(s.name("topic")) },
+	kmsg.DescribeUserSCRAMCredentials: func(s *scene, _ int16) kmsg.Request {
+		user := s.name("user")
+		ask[*kmsg.AlterUserSCRAMCredentialsResponse](s.t, s.wire, 0, upsertSCRAM(user))
+		return describeSCRAM(user)
+	},
+	kmsg.AlterUserSCRAMCredentials: func(s *scene, _ int16) kmsg.Request { return upsertSCRAM(s.name("user")) },
 	kmsg.DescribeConfigs: func(s *scene, _ int16) kmsg.Request {
 		return describeConfigs(kmsg.ConfigResourceTypeTopic, s.topic().name)
 	},
