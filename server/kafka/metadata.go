@@ -47,8 +47,8 @@ func metadata(s *session, r *request) reply {
 				}
 			}
 		}
-		for i := range req.Topics {
-			resp.Topics = append(resp.Topics, s.namedTopic(snapshot, created, &req.Topics[i]))
+		for _, asked := range once(req.Topics) {
+			resp.Topics = append(resp.Topics, s.namedTopic(snapshot, created, asked))
 		}
 		if req.IncludeTopicAuthorizedOperations {
 			for i := range resp.Topics {
@@ -87,6 +87,28 @@ func (s *session) autoCreate(req *kmsg.MetadataRequest) func(context.Context) (m
 		}
 		return byName, err
 	}
+}
+
+// once returns what was asked for, each topic once, as Kafka answers.
+func once(asked []kmsg.MetadataRequestTopic) []*kmsg.MetadataRequestTopic {
+	type key struct {
+		name  string
+		named bool
+		id    [16]byte
+	}
+	seen := make(map[key]bool, len(asked))
+	unique := make([]*kmsg.MetadataRequestTopic, 0, len(asked))
+	for i := range asked {
+		k := key{id: asked[i].TopicID}
+		if name := asked[i].Topic; name != nil {
+			k = key{name: *name, named: true}
+		}
+		if !seen[k] {
+			seen[k] = true
+			unique = append(unique, &asked[i])
+		}
+	}
+	return unique
 }
 
 // namedTopic answers about one topic that was asked for, by id or by name.
