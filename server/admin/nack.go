@@ -35,8 +35,9 @@ type DeadLetters struct {
 	Redriven func(topic string, records int)
 }
 
-// Register adds the routes. Call it before Serve.
+// Register adds the routes, and MoonMQ's name for readiness. Call it before Serve.
 func (d *DeadLetters) Register(s *Server) {
+	s.mux.HandleFunc("GET /health", s.ready)
 	protect := http.NewCrossOriginProtection()
 	s.Handle("POST /v1/groups/{group}/nack", protect.Handler(http.HandlerFunc(d.nack)))
 	s.Handle("GET /v1/dlq/{topic}", http.HandlerFunc(d.list))
