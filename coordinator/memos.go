@@ -182,7 +182,42 @@ func (m *memos) set(key memoKey, memo *Memo) {
 	m.mu.all[key] = memo
 }
 
-// append is the memo as an item of an entry.
+// names lists everybody who has memos.
+func (m *memos) names() map[string][]memoKey {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	names := map[string][]memoKey{}
+	for key := range m.mu.all {
+		names[key.name] = append(names[key.name], key)
+	}
+	return names
+}
+
+func (m *memos) len() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.mu.all)
+}
+
+func (m *memos) forget(keys []memoKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		delete(m.mu.all, key)
+	}
+}
+
+// gone reports whether the topic of a memo was deleted.
+func (m *memos) gone(key memoKey) bool {
+	memo := m.get(key)
+	if memo == nil || len(memo.parts) == 0 {
+		return true
+	}
+	p, ok := m.engine.Partition(model.TopicPartition{Topic: key.topic, Partition: memo.parts[0].partition})
+	return !ok || errors.Is(p.Err(), storage.ErrPartitionDeleted)
+}
+
+// append is the memo as an item of an entry; nil is a tombstone.
 func (m *memos) append(key memoKey, memo *Memo, at model.Timestamp) (storage.Append, error) {
 	b := batch.NewBuilder(batch.BuilderOptions{})
 	k, v := encodeMemo(key, memo)
@@ -207,6 +242,9 @@ func encodeMemo(key memoKey, memo *Memo) (k, v []byte) {
 	kw.Int16(memoVersion)
 	kw.String(key.name)
 	kw.Raw(key.topic[:])
+	if memo == nil {
+		return kw.Bytes(), nil
+	}
 	vw.Int16(memoVersion)
 	vw.Int64(int64(memo.Producer.ID))
 	vw.Int16(int16(memo.Producer.Epoch))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/coordinator/txn"
 	"github.com/perigeemq/perigee/storage"
@@ -250,6 +251,43 @@ func TestRetryOfAnAbortedRecordIsFresh(t *testing.T) {
 		if retry, _, err := s.send(seq, false, "x"); err != nil || retry != tt.want {
 			t.Errorf("after outcome %d: %v, %v; want %v", tt.outcome, retry, err, tt.want)
 		}
+	}
+}
+
+// Memos of forgotten names and of deleted topics go, at the next start at the
+// latest; the others stay.
+func TestMemosAreSwept(t *testing.T) {
+	disk := vfs.NewMemory()
+	w := newMoonWorld(t, disk)
+	if err := errors.Join(w.make("t", 1), w.make("short-lived", 1)); err != nil {
+		t.Fatal(err)
+	}
+	s := must(w.open("kept"))
+	if _, _, err := s.send(0, false, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []memoKey{{"kept", w.topic("short-lived").ID}, {"forgotten", w.topic("t").ID}} {
+		memo := &Memo{parts: []memoPart{{}}, parted: []uint16{0}}
+		a, err := w.memos.append(key, memo, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.engine.Append(a); err != nil {
+			t.Fatal(err)
+		}
+		w.memos.set(key, memo)
+	}
+	if _, err := w.DeleteTopics([]catalog.TopicRef{{Name: "short-lived"}})(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.sweep(); err != nil || w.memos.len() != 1 {
+		t.Errorf("%d memos are left, %v", w.memos.len(), err)
+	}
+	w.stop()
+	w = newMoonWorld(t, disk)
+	defer w.stop()
+	if w.memos.len() != 1 || w.memos.get(memoKey{"kept", w.topic("t").ID}) == nil {
+		t.Errorf("%d memos after a restart", w.memos.len())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/txn"
@@ -20,12 +21,60 @@ import (
 type namedProducers struct {
 	transactions *transactions
 	memos        *memos
+	sweepAt      atomic.Int64 // how many memos make the next sweep worth its while
 }
 
 // openNamedProducers replays the memos.
 func (c *Coordinator) openNamedProducers(ctx context.Context) error {
-	c.namedProducers = &namedProducers{c.transactions, &memos{}}
-	return c.namedProducers.memos.open(ctx, c.engine, c.internal(catalog.ProducerStateTopic))
+	c.namedProducers = &namedProducers{transactions: c.transactions, memos: &memos{}}
+	if err := c.namedProducers.memos.open(ctx, c.engine, c.internal(catalog.ProducerStateTopic)); err != nil {
+		return err
+	}
+	return c.sweep()
+}
+
+// sweepLeast is how few memos are not worth a sweep.
+const sweepLeast = 1000
+
+// sweep forgets the memos of names the transactions have forgotten, and those of
+// deleted topics. It runs at start and whenever the number of memos has doubled, so
+// that they stay in proportion to what lives.
+func (n *namedProducers) sweep() error {
+	for name, keys := range n.memos.names() {
+		if err := n.sweepName(name, keys); err != nil {
+			return fmt.Errorf("forget memos of %q: %w", name, err)
+		}
+	}
+	n.sweepAt.Store(int64(2*n.memos.len() + sweepLeast))
+	return nil
+}
+
+func (n *namedProducers) sweepName(name string, keys []memoKey) error {
+	h, err := n.transactions.hold(name)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if _, known := h.s.ids.Lookup(name); known {
+		keys = slices.DeleteFunc(keys, func(k memoKey) bool { return !n.memos.gone(k) })
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	at := model.Timestamp(n.transactions.o.Now().UnixMilli())
+	var appends []storage.Append
+	for _, key := range keys {
+		tombstone, err := n.memos.append(key, nil, at)
+		if err != nil {
+			return err
+		}
+		appends = append(appends, tombstone)
+	}
+	if _, err := n.transactions.o.Engine.Append(appends...); err != nil {
+		return err
+	}
+	n.memos.forget(keys)
+	return nil
 }
 
 // NamedProduce is a record or a batch of them for one topic.
@@ -82,6 +131,11 @@ func (n *namedProducers) JudgeNamed(p NamedProduce, count int) (r Retry, acks []
 // ProduceNamed appends records judged Fresh. The acks are good when the Pending is
 // done. Errors: those of CheckNamed and the engine's; nothing was appended then.
 func (n *namedProducers) ProduceNamed(p NamedProduce) ([]Ack, *storage.Pending, error) {
+	if int64(n.memos.len()) > n.sweepAt.Load() {
+		if err := n.sweep(); err != nil {
+			return nil, nil, err
+		}
+	}
 	t := n.transactions
 	h, err := t.hold(p.Name)
 	if err != nil {
