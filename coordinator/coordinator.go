@@ -184,6 +184,15 @@ func (c *Coordinator) openGroups(ctx context.Context, s config.Groups, now func(
 	return c.groups.open(ctx)
 }
 
+// sessionExpiration is how long MoonMQ's named producers are kept: 0 is for ever
+// to MoonMQ.
+func sessionExpiration(s config.Transactions) time.Duration {
+	if s.MoonMQProducerID == 0 {
+		return -1
+	}
+	return s.MoonMQProducerID
+}
+
 func (c *Coordinator) openTransactions(ctx context.Context, s config.Transactions, now func() time.Time) error {
 	c.transactions = newTransactions(transactionsOptions{
 		Engine:        c.engine,
@@ -193,7 +202,7 @@ func (c *Coordinator) openTransactions(ctx context.Context, s config.Transaction
 		NewProducerID: c.ids.get,
 		Settle:        c.settle,
 		CommitInTxn:   c.commitInTxn,
-		Machine:       txn.Options{MaxTimeout: s.MaxTimeout, IDExpiration: s.IDExpiration},
+		Machine:       txn.Options{MaxTimeout: s.MaxTimeout, IDExpiration: s.IDExpiration, SessionExpiration: sessionExpiration(s)},
 		TimeoutScan:   s.TimeoutCheck,
 		ExpiryScan:    s.ExpirationCheck,
 	})

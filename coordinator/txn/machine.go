@@ -95,6 +95,9 @@ type Request struct {
 type Options struct {
 	MaxTimeout   time.Duration // transaction.max.timeout.ms, 15 min
 	IDExpiration time.Duration // transactional.id.expiration.ms, 7 days
+	// SessionExpiration is for ids a MoonMQ session owned last, if it is longer;
+	// negative: never. moonmq.producer.expiration.ms.
+	SessionExpiration time.Duration
 }
 
 func (o Options) withDefaults() Options {

@@ -273,3 +273,26 @@ func TestListAndDescribe(t *testing.T) {
 		}
 	}
 }
+
+// Ids a MoonMQ session owned last are kept as long as either setting says.
+func TestSessionExpiration(t *testing.T) {
+	day := 24 * time.Hour
+	for _, tt := range []struct {
+		owner       txn.Owner
+		ids, moonmq time.Duration
+		idle        time.Duration
+		want        bool
+	}{
+		{txn.Client, day, 7 * day, 2 * day, true},
+		{txn.Session, day, 7 * day, 2 * day, false},
+		{txn.Session, day, 7 * day, 8 * day, true},
+		{txn.Session, 7 * day, day, 2 * day, false},
+		{txn.Session, day, -1, 1000 * day, false},
+	} {
+		m := txn.NewMachine(txn.Options{IDExpiration: tt.ids, SessionExpiration: tt.moonmq})
+		m.Apply(txn.Fact{ID: "x", Record: &txn.Record{ID: "x", State: txn.Empty, Owner: tt.owner}}, 0)
+		if got := len(m.Expired(time.UnixMilli(0).Add(tt.idle), 10)) == 1; got != tt.want {
+			t.Errorf("%+v: expired %v", tt, got)
+		}
+	}
+}

@@ -64,7 +64,14 @@ func (c Forget) decide(m *Machine, now time.Time, _ model.ProducerID) Decision {
 
 func (m *Machine) expired(e entry, now time.Time) bool {
 	idle := e.State == Empty || e.State == CompleteCommit || e.State == CompleteAbort
-	return idle && now.Sub(time.UnixMilli(int64(e.Updated))) >= m.options.IDExpiration
+	after := m.options.IDExpiration
+	if e.Owner == Session {
+		if m.options.SessionExpiration < 0 {
+			return false
+		}
+		after = max(after, m.options.SessionExpiration)
+	}
+	return idle && now.Sub(time.UnixMilli(int64(e.Updated))) >= after
 }
 
 // Expired lists ids that may be forgotten, longest idle first, at most limit.
