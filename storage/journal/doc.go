@@ -84,13 +84,17 @@
 // # Files
 //
 // Every file is filled with zeros or is an old one used again, so that a sync
-// writes data blocks and no metadata. The next file is prepared in the
-// background when the current one is half full. An entry larger than a file gets
-// a file of its own that grows.
+// writes data blocks and no metadata. The next file is filled in small steps while
+// the current one is written, in proportion: filling it at once would put megabytes
+// between a commit and the disk. An entry larger than a file gets a file of its own
+// that grows.
 //
-// The flusher pads each write with zeros to the end of its page, without moving
-// on by them. So a page that is not in memory is written whole, never read first,
-// and what follows the last entry is zeros rather than remains.
+// Writes go past the page cache (vfs.FS.OpenDirect) in whole pages: the page the
+// last entry ended in is kept in memory and written again with what follows, and
+// behind the last entry it is zeros. Compared with write and fdatasync through the
+// page cache this took half the processor time and two thirds of the latency for 4
+// KiB, and a third of the processor time for 1 MiB; the page cache is left to the
+// segments, which are what is read.
 //
 // # When a write or a sync fails
 //

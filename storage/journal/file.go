@@ -39,8 +39,9 @@ type fileHeader struct {
 	start  LSN // of the first entry, or notStarted
 }
 
+// encode returns aligned memory, see vfs.FS.OpenDirect.
 func (h fileHeader) encode() []byte {
-	b := make([]byte, fileHeaderBytes)
+	b := vfs.Aligned(fileHeaderBytes)
 	copy(b, fileMagic)
 	binary.BigEndian.PutUint32(b[8:], formatVersion)
 	binary.BigEndian.PutUint64(b[16:], h.number)

@@ -7,28 +7,41 @@ import (
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
-// prepareLoop is the preparer: it makes the next file when one is wanted.
+// prepareLoop is the preparer: it makes the next file while the current one fills,
+// at the pace of its filling. Making it at once would put megabytes of zeros between
+// a commit and the disk.
 func (w *Writer) prepareLoop() {
+	var f *file // on its way
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		for !w.mu.want && !w.stoppingLocked() {
+		for !w.stoppingLocked() && (w.mu.next != nil || w.dueLocked() <= w.mu.made) {
 			w.files.Wait()
 		}
 		if w.stoppingLocked() {
 			break
 		}
 		w.mu.Unlock()
-		f, err := w.prepare()
+		var err error
+		f, err = w.prepare(f)
 		w.mu.Lock()
-		w.mu.next, w.mu.nextErr, w.mu.want = f, err, false
+		switch {
+		case err != nil:
+			f, w.mu.made, w.mu.nextErr, w.mu.want = nil, 0, err, false
+		case f.ready:
+			w.mu.next, f, w.mu.made, w.mu.nextErr, w.mu.want = f, nil, 0, nil, false
+		default:
+			w.mu.made = float64(f.filled) / float64(f.size)
+		}
 		w.files.Broadcast()
 	}
-	if w.mu.next != nil {
-		// Nothing stands in it; the next Recover finds it free whatever Close says.
-		_ = w.mu.next.Close()
-		w.mu.next = nil
+	for _, f := range []*file{f, w.mu.next} {
+		if f != nil {
+			// Nothing stands in it; the next Recover finds it free whatever Close says.
+			_ = f.Close()
+		}
 	}
+	w.mu.next = nil
 }
 
 // stoppingLocked says that no next file will be needed. Closing alone does not: what is
@@ -37,6 +50,34 @@ func (w *Writer) stoppingLocked() bool {
 	return errors.Is(w.mu.err, ErrPoisoned) || w.mu.closing && len(w.mu.queue) == 0 && w.mu.flushing == nil
 }
 
+// The next file is begun when an eighth of the current one is used and ready when
+// three quarters are.
+const (
+	prepareFrom  = 1.0 / 8
+	prepareUntil = 3.0 / 4
+)
+
+// dueLocked is how much of the next file should be ready by now, 0 to 1.
+func (w *Writer) dueLocked() float64 {
+	switch {
+	case w.mu.want:
+		return 1
+	case w.mu.nextErr != nil:
+		return 0 // until somebody needs it
+	}
+	used := float64(w.mu.consumed) / float64(w.mu.size)
+	return max(0, min(1, (used-prepareFrom)/(prepareUntil-prepareFrom)))
+}
+
+// consumedLocked says how far the current file has been written.
+func (w *Writer) consumedLocked(offset int64) {
+	w.mu.consumed = offset
+	if w.mu.next == nil && w.dueLocked() > w.mu.made {
+		w.files.Broadcast()
+	}
+}
+
+// wantFileLocked says that somebody cannot go on without the next file.
 func (w *Writer) wantFileLocked() {
 	w.mu.want = true
 	w.files.Broadcast()
@@ -60,59 +101,92 @@ func (w *Writer) nextFile() (*file, error) {
 	return f, nil
 }
 
-// prepare makes a file ready to be written: an old one under a new name, or a new
-// one full of zeros. Name and header are durable when it returns.
-func (w *Writer) prepare() (*file, error) {
+// fillBytes is how much of a file is filled in one step: what a disk writes in
+// about the time of one sync, so that a commit behind it waits no longer than behind
+// another commit.
+const fillBytes = 256 << 10
+
+// prepare goes one step further with making a file, f, or begins one when it is
+// nil: an old one under a new name, or a new one full of zeros. Once it is ready,
+// its name and header are durable. After an error nothing of it is left.
+func (w *Writer) prepare(f *file) (*file, error) {
+	var err error
+	if f == nil {
+		f, err = w.obtain()
+	} else {
+		err = f.Allocate(min(f.filled+fillBytes, f.size))
+		f.filled = min(f.filled+fillBytes, f.size)
+	}
+	if err == nil && f.filled == f.size {
+		err = w.finishFile(f)
+	}
+	if err == nil {
+		return f, nil
+	}
+	if f != nil {
+		err = errors.Join(err, f.Close(), w.o.FS.Remove(f.Name()))
+	}
+	return nil, fmt.Errorf("prepare journal file: %w", err)
+}
+
+// obtain renames an old file, which is filled already, or creates an empty one.
+func (w *Writer) obtain() (*file, error) {
 	w.mu.Lock()
-	h := fileHeader{number: w.mu.nextNumber, salt: newSalt(), start: notStarted}
+	f := &file{header: fileHeader{number: w.mu.nextNumber, salt: newSalt(), start: notStarted}, size: w.o.FileBytes}
 	w.mu.nextNumber++
 	var old string
-	size := w.o.FileBytes
 	if n := len(w.mu.spares); n > 0 {
 		old = w.mu.spares[n-1]
 		w.mu.spares = w.mu.spares[:n-1]
+		f.filled = f.size
+		w.mu.stats.Recycled++
 	} else {
-		size = w.mu.nextBytes
-		w.mu.nextBytes = min(fileGrowth*size, w.o.FileBytes)
+		f.size = w.mu.nextBytes
+		w.mu.nextBytes = min(fileGrowth*f.size, w.o.FileBytes)
 	}
 	w.mu.Unlock()
 
-	path := w.dir + "/" + fileName(h.number)
-	f, err := w.obtain(old, path)
-	if err != nil {
-		return nil, fmt.Errorf("prepare journal file: %w", err)
-	}
-	if err := w.ready(f, h, size); err != nil {
-		return nil, fmt.Errorf("prepare journal file: %w", errors.Join(err, f.Close(), w.o.FS.Remove(path)))
-	}
-	if old != "" {
-		w.mu.Lock()
-		w.mu.stats.Recycled++
-		w.mu.Unlock()
-	}
-	return &file{File: f, header: h, size: size}, nil
-}
-
-func (w *Writer) obtain(old, path string) (vfs.File, error) {
-	if old == "" {
-		return w.o.FS.Create(path)
-	}
-	if err := w.o.FS.Rename(old, path); err != nil {
+	path := w.dir + "/" + fileName(f.header.number)
+	if err := w.place(old, path); err != nil {
 		return nil, err
 	}
-	return w.o.FS.Open(path)
+	var err error
+	f.File, err = w.openForWriting(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
-func (w *Writer) ready(f vfs.File, h fileHeader, size int64) error {
-	if err := f.Allocate(size); err != nil {
+func (w *Writer) place(old, path string) error {
+	if old != "" {
+		return w.o.FS.Rename(old, path)
+	}
+	created, err := w.o.FS.Create(path)
+	if err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(h.encode(), 0); err != nil {
+	return created.Close()
+}
+
+// openForWriting opens a file past the page cache, unless the page cache is all
+// that is waited for.
+func (w *Writer) openForWriting(path string) (vfs.File, error) {
+	if w.o.Durability == OS {
+		return w.o.FS.Open(path)
+	}
+	return w.o.FS.OpenDirect(path)
+}
+
+// finishFile makes a filled file durable, as one that holds nothing yet.
+func (w *Writer) finishFile(f *file) error {
+	if _, err := f.WriteAt(f.header.encode(), 0); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	f.ready = true
 	return w.o.FS.SyncDir(w.dir)
 }
 

@@ -110,7 +110,7 @@ func (w *Writer) syncSegments(entries []queued) (int, error) {
 
 // fitting counts the entries that fit into the current file.
 func (w *Writer) fitting(entries []queued) int {
-	room := w.current.size - w.offset
+	room := w.current.size - w.out.offset()
 	for i := range entries {
 		if room -= entries[i].bytes; room < 0 {
 			return i
@@ -119,28 +119,27 @@ func (w *Writer) fitting(entries []queued) int {
 	return len(entries)
 }
 
-var page [pageBytes]byte
-
 // write puts entries into the current file and syncs it.
 func (w *Writer) write(entries []queued) error {
-	w.iov = w.iov[:0]
-	from := w.offset
+	size := weight(entries)
+	w.out.reserve(size)
 	if !w.current.started {
-		w.iov = append(w.iov, w.current.header.encode())
-		from = 0
+		w.out.moveTo(0)
+		w.out.reserve(fileHeaderBytes + size)
+		if err := w.out.put(w.current, w.current.header.encode()); err != nil {
+			return err
+		}
 	}
 	for i := range entries {
 		entries[i].place(entries[i].at, w.durable, w.current.header.salt)
-		w.iov = append(w.iov, entries[i].bufs...)
+		for _, b := range entries[i].bufs {
+			if err := w.out.put(w.current, b); err != nil {
+				return err
+			}
+		}
 	}
-	end := w.offset + weight(entries)
-	if over := end % pageBytes; over > 0 {
-		w.iov = append(w.iov, page[:pageBytes-over])
-	}
-	_, err := w.current.Writev(w.iov, from)
-	clear(w.iov)
-	if err != nil {
-		return fmt.Errorf("write journal: %w", err)
+	if err := w.out.finish(w.current); err != nil {
+		return err
 	}
 	if w.o.Durability == Fsync {
 		if err := w.sync(); err != nil {
@@ -148,7 +147,7 @@ func (w *Writer) write(entries []queued) error {
 		}
 		w.durable = entries[len(entries)-1].at + LSN(entries[len(entries)-1].bytes)
 	}
-	w.offset, w.current.started = end, true
+	w.current.started = true
 	return nil
 }
 
@@ -179,9 +178,7 @@ func (w *Writer) complete(entries []queued) {
 	w.mu.synced = last.at + LSN(last.bytes)
 	w.mu.stats.Entries += int64(len(entries))
 	w.mu.stats.Bytes += weight(entries)
-	if w.mu.next == nil && w.offset > w.current.size/2 && w.mu.nextErr == nil {
-		w.wantFileLocked()
-	}
+	w.consumedLocked(w.out.offset())
 }
 
 // finish closes a group. After an error the Writer is poisoned, and what was
@@ -252,7 +249,8 @@ func (w *Writer) rotate() error {
 
 // use makes f the current file.
 func (w *Writer) use(f *file) {
-	w.current, w.offset = f, fileHeaderBytes
+	w.current = f
+	w.out.moveTo(fileHeaderBytes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.mu.used); n > 0 {
@@ -260,6 +258,7 @@ func (w *Writer) use(f *file) {
 	}
 	w.mu.used = append(w.mu.used, span{path: f.Name(), start: f.header.start})
 	w.mu.limit = f.header.start + LSN(f.size-fileHeaderBytes)
+	w.mu.size, w.mu.consumed = f.size, fileHeaderBytes
 	w.mu.stats.Rotations++
 }
 

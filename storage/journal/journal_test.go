@@ -213,6 +213,9 @@ func (g *gate) awaitSync() {
 
 func (g *gate) Open(name string) (vfs.File, error)   { return g.wrap(g.FS.Open(name)) }
 func (g *gate) Create(name string) (vfs.File, error) { return g.wrap(g.FS.Create(name)) }
+func (g *gate) OpenDirect(name string) (vfs.File, error) {
+	return g.wrap(g.FS.OpenDirect(name))
+}
 func (g *gate) wrap(f vfs.File, err error) (vfs.File, error) {
 	return &gatedFile{File: f, g: g}, err
 }
@@ -286,7 +289,7 @@ func TestBarrierOfAnIdleJournalIsDone(t *testing.T) {
 // An entry may name a batch's bytes only after they are durable.
 func TestSegmentsAreSyncedBeforeTheEntryThatRefersToThem(t *testing.T) {
 	g := newGate(vfs.NewMemory())
-	w := open(t, g, Options{})
+	w := open(t, g, Options{FileBytes: 1 << 20})
 	g.syncs = nil
 	var items []Item
 	for i := range 6 {
@@ -427,7 +430,7 @@ func TestNoSpaceForTheNextFileRefusesAndRecovers(t *testing.T) {
 func awaitIdlePreparer(w *Writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.mu.want {
+	for w.mu.next == nil && w.dueLocked() > w.mu.made {
 		w.files.Wait()
 	}
 }
@@ -461,7 +464,7 @@ func TestCloseWritesWhatIsQueued(t *testing.T) {
 
 func TestWithoutFsyncNothingIsSyncedPerEntry(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMemory())
-	w := open(t, fault, Options{Durability: OS})
+	w := open(t, fault, Options{Durability: OS, FileBytes: 1 << 20})
 	before := fault.Count(vfs.OpSync)
 	for i := range int64(5) {
 		add(t, w, inline(i, 10))

@@ -44,7 +44,7 @@ type Recovered struct {
 	End LSN
 	// Entries and Bytes count what was replayed.
 	Entries, Bytes int64
-	// Tail says why the last file ends where it does, when it does not end in zeros:
+	// Tail says where and why the last file ends, when it does not end in zeros:
 	// a write torn by a crash. Nothing that was promised is lost with it.
 	Tail string
 	// Damage is what Repair overlooked; nil otherwise.
@@ -166,7 +166,7 @@ func (rp *replayer) file(files []found) (int, error) {
 			Reason: fmt.Sprintf("%s, yet byte %d holds an entry written after it was durable", s.reason, s.proof)}, files[1:])
 	}
 	if s.reason != endOfEntries {
-		rp.r.Tail = s.reason
+		rp.r.Tail = fmt.Sprintf("byte %d of %s: %s", s.offset, f.path, s.reason)
 	}
 	return len(files), rp.behind(files[1:], f.path, s.offset, s.reason)
 }

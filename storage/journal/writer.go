@@ -45,13 +45,12 @@ type Options struct {
 	OnPoison func(error)
 }
 
-// A new file is filled with zeros before it is used, which for one of full size
-// takes as long as ten starts of a broker. So the first one of a run is small,
-// unless there is an old one to use again, and each further new one is larger,
-// made while the one before it fills.
+// A new file is filled with zeros before it is used, and the first one while the
+// broker starts. So that one is small, unless there is an old one to use again, and
+// each further new one is larger, made while the one before it fills.
 const (
-	firstFileBytes = 2 << 20
-	fileGrowth     = 4
+	firstFileBytes = 1 << 20
+	fileGrowth     = 2
 )
 
 func (o Options) withDefaults() Options {
@@ -126,9 +125,12 @@ type Writer struct {
 		spares     []string
 		nextBytes  int64 // size of the next file when it is not an old one
 		nextNumber uint64
-		next       *file // prepared
-		want       bool  // a file is asked for or being made
-		nextErr    error // why the last attempt failed
+		size       int64   // of the current file
+		consumed   int64   // of it, header included
+		next       *file   // prepared
+		made       float64 // how much of a file on its way to be next is filled, 0 to 1
+		want       bool    // somebody waits for next
+		nextErr    error   // why the last attempt failed
 		stats      Stats
 	}
 	work  sync.Cond // queue, closing: for the flusher
@@ -137,9 +139,8 @@ type Writer struct {
 
 	// Owned by the flusher.
 	current *file
-	offset  int64 // of the next entry in current
-	durable LSN   // below it everything was synced
-	iov     [][]byte
+	out     buffer // its offset is that of the next entry in current
+	durable LSN    // below it everything was synced
 
 	running sync.WaitGroup
 }
@@ -149,6 +150,8 @@ type file struct {
 	vfs.File
 	header  fileHeader
 	size    int64 // allocated, header included
+	filled  int64 // of it
+	ready   bool  // name and header are durable
 	started bool  // the header on the disk carries start
 }
 
@@ -198,9 +201,12 @@ func (w *Writer) begin(r *Recovered) error {
 	if err := w.keepSpares(r.spares); err != nil {
 		return err
 	}
-	f, err := w.prepare()
-	if err != nil {
-		return err
+	var f *file
+	for f == nil || !f.ready {
+		var err error
+		if f, err = w.prepare(f); err != nil {
+			return err
+		}
 	}
 	f.header.start, f.started = r.End, true
 	if _, err := f.WriteAt(f.header.encode(), 0); err != nil {

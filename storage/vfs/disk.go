@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/gofrs/flock"
 )
@@ -42,6 +43,24 @@ func (d *Disk) Open(name string) (File, error) { return d.open(name, os.O_RDWR) 
 // Create implements FS.
 func (d *Disk) Create(name string) (File, error) {
 	return d.open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
+// OpenDirect implements FS with O_DIRECT. A file system that does not have it, or
+// asks for a wider alignment, gives an ordinary file.
+func (d *Disk) OpenDirect(name string) (File, error) {
+	if directFlag != 0 {
+		f, err := d.open(name, os.O_RDWR|directFlag)
+		if err == nil && aligns(f.(*diskFile).f) {
+			return f, nil
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil && !errors.Is(err, syscall.EINVAL) {
+			return nil, err
+		}
+	}
+	return d.Open(name)
 }
 
 func (d *Disk) open(name string, flags int) (File, error) {
@@ -209,8 +228,14 @@ func skipEmpty(bufs [][]byte) [][]byte {
 	return bufs
 }
 
-// zeros is written to give a file its blocks.
-var zeros [1 << 18]byte
+// zeros is written to give a file its blocks; aligned, because the file may be a
+// direct one.
+var zeros = func() []byte {
+	from := misaligned(zeroBytes[:])
+	return zeroBytes[from : from+1<<18]
+}()
+
+var zeroBytes [1<<18 + Block]byte
 
 // Allocate implements File by writing zeros. fallocate(2) alone would be
 // quicker here, but every first write into the blocks it reserves changes the

@@ -33,6 +33,22 @@ func pwritev(f *os.File, bufs [][]byte, off int64) (n int, err error) {
 	return n, err
 }
 
+const directFlag = unix.O_DIRECT
+
+// aligns reports whether the file takes direct writes aligned to Block. Kernels
+// that cannot say have refused to open it if it takes none.
+func aligns(f *os.File) bool {
+	var s unix.Statx_t
+	err := control(f, func(fd int) error {
+		return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &s)
+	})
+	if err != nil || s.Mask&unix.STATX_DIOALIGN == 0 {
+		return true
+	}
+	fits := func(align uint32) bool { return align > 0 && Block%align == 0 }
+	return fits(s.Dio_mem_align) && fits(s.Dio_offset_align)
+}
+
 func datasync(f *os.File) error { return control(f, unix.Fdatasync) }
 
 // reserve asks for blocks. File systems that cannot are no error: the zeros

@@ -10,6 +10,10 @@ import (
 // Systems without pwritev write buffer by buffer.
 func pwritev(f *os.File, bufs [][]byte, off int64) (int, error) { return f.WriteAt(bufs[0], off) }
 
+const directFlag = 0
+
+func aligns(*os.File) bool { return false }
+
 // datasync is the full fsync: the standard library offers nothing weaker here.
 func datasync(f *os.File) error { return f.Sync() }
 

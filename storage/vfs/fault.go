@@ -211,6 +211,11 @@ func (f *Fault) do(e Event, operation func() error, instead func(Rule)) error {
 // Open implements FS.
 func (f *Fault) Open(name string) (File, error) { return f.file(Event{OpOpen, name}, f.fs.Open) }
 
+// OpenDirect implements FS.
+func (f *Fault) OpenDirect(name string) (File, error) {
+	return f.file(Event{OpOpen, name}, f.fs.OpenDirect)
+}
+
 // Create implements FS.
 func (f *Fault) Create(name string) (File, error) { return f.file(Event{OpCreate, name}, f.fs.Create) }
 
@@ -288,9 +293,12 @@ func (f *faultFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.Writev([][]byte{p}, off)
-	return int(n), err
+func (f *faultFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.f.do(Event{OpWrite, f.Name()}, func() (err error) {
+		n, err = f.File.WriteAt(p, off)
+		return err
+	}, func(r Rule) { n = int(f.short([][]byte{p}, off, int64(r.Short))) })
+	return n, err
 }
 
 func (f *faultFile) Writev(bufs [][]byte, off int64) (n int64, err error) {
@@ -301,12 +309,13 @@ func (f *faultFile) Writev(bufs [][]byte, off int64) (n int64, err error) {
 	return n, err
 }
 
-// short writes the first limit bytes.
+// short writes the first limit bytes; by Writev, which takes any number of them
+// for a direct file too.
 func (f *faultFile) short(bufs [][]byte, off, limit int64) (n int64) {
 	for _, b := range bufs {
 		b = b[:min(int64(len(b)), limit-n)]
-		done, err := f.File.WriteAt(b, off+n)
-		if n += int64(done); err != nil || n == limit {
+		done, err := f.File.Writev([][]byte{b}, off+n)
+		if n += done; err != nil || n == limit {
 			break
 		}
 	}

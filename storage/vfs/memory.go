@@ -134,6 +134,16 @@ func (m *Memory) Open(name string) (File, error) {
 	return &memoryFile{m: m, n: n, name: name}, nil
 }
 
+// OpenDirect implements FS. It holds the caller to the rules.
+func (m *Memory) OpenDirect(name string) (File, error) {
+	f, err := m.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f.(*memoryFile).direct = true
+	return f, nil
+}
+
 // Create implements FS.
 func (m *Memory) Create(name string) (File, error) {
 	m.mu.Lock()

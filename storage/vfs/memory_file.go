@@ -12,6 +12,7 @@ type memoryFile struct {
 	m      *Memory
 	n      *node
 	name   string
+	direct bool // see FS.OpenDirect
 	closed atomic.Bool
 }
 
@@ -69,6 +70,9 @@ func (n *node) page(off int64) *page {
 }
 
 func (f *memoryFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.direct && (off%Block != 0 || len(p)%Block != 0 || misaligned(p) != 0) {
+		return 0, pathError("write", f.name, syscall.EINVAL)
+	}
 	n, err := f.Writev([][]byte{p}, off)
 	return int(n), err
 }

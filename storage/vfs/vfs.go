@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"time"
+	"unsafe"
 )
 
 // FS is a tree of files below one root. Missing names give errors for which
@@ -11,6 +12,12 @@ import (
 type FS interface {
 	// Open opens an existing file for reading and writing.
 	Open(name string) (File, error)
+	// OpenDirect opens an existing file for writing past the page cache, where the
+	// system can: a write goes straight to the disk, and Sync has only the disk's own
+	// cache left to empty. In return every WriteAt must have an offset and a length
+	// that are multiples of Block, and memory from Aligned. Writev and ReadAt are not
+	// for such a file; readers use Open.
+	OpenDirect(name string) (File, error)
 	// Create makes an empty file, or empties the one that is there, and opens it
 	// for reading and writing. The name is durable after SyncDir.
 	Create(name string) (File, error)
@@ -63,6 +70,21 @@ type File interface {
 	// Fd is the descriptor for sendfile. ok is false for files not of the operating
 	// system. It is valid until Close.
 	Fd() (fd uintptr, ok bool)
+}
+
+// Block is the alignment of direct writes: a multiple of every disk's sector.
+const Block = 4096
+
+// Aligned returns n zero bytes that begin at a multiple of Block.
+func Aligned(n int) []byte {
+	b := make([]byte, n+Block)
+	from := misaligned(b[:Block])
+	return b[from : from+n : from+n]
+}
+
+// misaligned is how many bytes of b come before a multiple of Block.
+func misaligned(b []byte) int {
+	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % Block)
 }
 
 // Info describes a file or directory.

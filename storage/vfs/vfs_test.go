@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -28,6 +29,7 @@ func TestConformance(t *testing.T) {
 		"vectors are written one after the other":  testVectors,
 		"more vectors than one system call takes":  testManyVectors,
 		"allocated bytes are zero":                 testAllocate,
+		"direct writes are read by others":         testDirect,
 		"names move, vanish and are listed sorted": testNames,
 		"missing names say so":                     testMissing,
 		"a removed file stays readable while open": testUnlinked,
@@ -153,6 +155,47 @@ func names(t *testing.T, fs FS, dir string) (names []string) {
 		names = append(names, i.Name)
 	}
 	return names
+}
+
+func testDirect(t *testing.T, fs FS) {
+	reader := create(t, fs, "file")
+	f, err := fs.OpenDirect("file")
+	ok(t, err)
+	ok(t, f.Allocate(3*Block))
+	b := Aligned(2 * Block)
+	copy(b, "first")
+	copy(b[Block:], "second")
+	for _, n := range []int{Block, 2 * Block} {
+		if got, err := f.WriteAt(b[:n], Block); got != n || err != nil {
+			t.Fatalf("wrote %d of %d bytes: %v", got, n, err)
+		}
+	}
+	ok(t, f.Sync())
+	ok(t, f.Close())
+	if got := content(t, reader); got != string(make([]byte, Block))+string(b) {
+		t.Fatalf("%d bytes read back, other than written", len(got))
+	}
+	if _, err := fs.OpenDirect("missing"); !errors.Is(err, iofs.ErrNotExist) {
+		t.Fatalf("open of a missing file: %v", err)
+	}
+}
+
+// Memory does not let a test pass that a disk would refuse.
+func TestMemoryRefusesUnalignedDirectWrites(t *testing.T) {
+	fs := NewMemory()
+	create(t, fs, "file")
+	f, err := fs.OpenDirect("file")
+	ok(t, err)
+	b := Aligned(2 * Block)
+	for name, write := range map[string]func() (int, error){
+		"offset": func() (int, error) { return f.WriteAt(b[:Block], 512) },
+		"length": func() (int, error) { return f.WriteAt(b[:512], 0) },
+		"memory": func() (int, error) { return f.WriteAt(b[8:Block+8], 0) },
+	} {
+		if _, err := write(); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func testNames(t *testing.T, fs FS) {
