@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/perigeemq/perigee/e2e/checker"
+	"github.com/perigeemq/perigee/e2e/workload"
 )
 
 var (
@@ -15,31 +17,94 @@ var (
 	txnHistory = flag.String("txn.history", "", "write the history of the checker's run to this file")
 )
 
+// processWorld runs a workload against a broker that is a process: every actor
+// goes as fast as it is answered.
+type processWorld struct {
+	b     *Broker
+	start time.Time
+	stop  chan struct{}
+}
+
+func (w *processWorld) DialKafka() (net.Conn, error) {
+	return net.DialTimeout("tcp", w.b.Kafka, time.Second)
+}
+func (w *processWorld) DialMoonMQ() (net.Conn, error) {
+	return net.DialTimeout("tcp", w.b.MoonMQ, time.Second)
+}
+
+func (w *processWorld) Now() int64 { return int64(time.Since(w.start)) }
+func (w *processWorld) Turn(int)   {}
+
+// Pause keeps actors from spinning while the broker is down.
+func (w *processWorld) Pause(int) { time.Sleep(time.Millisecond) }
+
+func (w *processWorld) Over() bool {
+	select {
+	case <-w.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// txnSettings make timers and cleaning frequent enough to be met in a short run.
+var txnSettings = []string{
+	"--set", "transaction.abort.timed.out.transaction.cleanup.interval.ms=100",
+	"--set", "log.cleaner.backoff.ms=100",
+}
+
+// runWorkload lets everybody loose on a broker until the experiment returns,
+// and returns the history.
+func runWorkload(t *testing.T, b *Broker, experiment func(seed uint64)) *checker.History {
+	t.Helper()
+	seed := seedFor(t)
+	world := &processWorld{b: b, start: time.Now(), stop: make(chan struct{})}
+	w := workload.New(workload.Options{
+		World: world, Seed: seed, Report: t.Errorf, MoonMQ: true, Timeout: 60_000,
+		Inputs: 20_000, Work: 20_000, // more than a short run consumes; a long one goes on without
+	})
+	if err := w.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	w.Start(workload.Everybody)
+	experiment(seed)
+	close(world.stop)
+	w.Wait()
+	if err := w.TakeOver(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := w.Final()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // Transactions of every kind run while the broker is killed again and again,
 // also while it recovers. The history of everything anybody was told has no
 // anomaly.
 func TestTransactionsSurviveKills(t *testing.T) {
-	b := Start(t)
+	b := Start(t, txnSettings...)
 	b.NeedsOwnProcess()
-	seed := seedFor(t)
-	w := newWorkload(t, b.Kafka)
-	w.run(seed)
-	killer(t, b, *txnKills, seed)
-	time.Sleep(300 * time.Millisecond) // a last stretch without a kill
-	w.finish()
-	judge(t, w.final(), *txnKills)
+	h := runWorkload(t, b, func(seed uint64) {
+		killer(t, b, *txnKills, seed)
+		time.Sleep(300 * time.Millisecond) // a last stretch without a kill
+	})
+	judge(t, h, *txnKills)
 }
 
 // Without faults there is no anomaly either, and most transactions are decided.
 func TestTransactionsInPeace(t *testing.T) {
-	b := Start(t)
-	w := newWorkload(t, b.Kafka)
-	w.run(seedFor(t))
-	time.Sleep(2 * time.Second) // how long they run is the experiment
-	w.finish()
-	r := judge(t, w.final(), 0)
+	b := Start(t, txnSettings...)
+	h := runWorkload(t, b, func(uint64) {
+		time.Sleep(2 * time.Second) // how long they run is the experiment
+	})
+	r := judge(t, h, 0)
 	if r.Committed < r.Txns/10 {
 		t.Errorf("only %d of %d transactions committed", r.Committed, r.Txns)
+	}
+	if len(h.Final.Dead) == 0 || len(h.Offsets) == 0 {
+		t.Errorf("%d dead letters, %d polls: the workload does not do what it is for", len(h.Final.Dead), len(h.Offsets))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/perigeemq/perigee/e2e/workload"
 	"github.com/perigeemq/perigee/storage/batch"
 	"github.com/perigeemq/perigee/storage/model"
 )
@@ -313,31 +314,8 @@ func (f fetched) values() []string {
 // committedValues filters as clients do.
 func (f fetched) committedValues() []string {
 	var vs []string
-	f.eachCommitted(func(b batch.View) { vs = append(vs, valuesOf(b)...) })
+	workload.EachCommitted(f.batches, f.aborted, func(b batch.View) { vs = append(vs, valuesOf(b)...) })
 	return vs
-}
-
-// eachCommitted visits the data batches a read_committed client hands out: an
-// entry of the aborted list hides its producer's batches from its first offset
-// to the next abort marker.
-func (f fetched) eachCommitted(visit func(batch.View)) {
-	hidden := map[int64]bool{}
-	rest := f.aborted
-	for _, b := range f.batches {
-		for len(rest) > 0 && rest[0].FirstOffset <= int64(b.LastOffset()) {
-			hidden[rest[0].ProducerID] = true
-			rest = rest[1:]
-		}
-		pid := int64(b.ProducerID())
-		switch {
-		case b.IsControl():
-			if m, err := b.Marker(); err == nil && m.Type == batch.Abort {
-				delete(hidden, pid)
-			}
-		case !b.IsTransactional() || !hidden[pid]:
-			visit(b)
-		}
-	}
 }
 
 func valuesOf(b batch.View) []string {

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,10 +60,15 @@ type check struct {
 	origins   map[Value]origin
 	committed map[Value][]place // in the final read_committed scan
 	logged    map[Value][]place // in the final log
+	read      map[*Txn]bool     // a read_committed reader was handed a value of it
+	markers   map[int32][]Batch // of every partition, as far as anybody saw them, by offset
 }
 
 func newCheck(h *History) *check {
-	c := &check{h: h, origins: map[Value]origin{}, committed: map[Value][]place{}, logged: map[Value][]place{}}
+	c := &check{
+		h: h, origins: map[Value]origin{}, committed: map[Value][]place{}, logged: map[Value][]place{},
+		read: map[*Txn]bool{}, markers: map[int32][]Batch{},
+	}
 	for i := range h.Txns {
 		t := &h.Txns[i]
 		c.report.Txns++
@@ -91,7 +97,37 @@ func newCheck(h *History) *check {
 			}
 		}
 	}
+	c.collect()
 	return c
+}
+
+// collect gathers what responses tell about transactions: a final log that was
+// cut or compacted does not tell all of it.
+func (c *check) collect() {
+	for p, r := range c.h.Final.Log {
+		c.addMarkers(p, r.Batches)
+	}
+	for i := range c.h.Responses {
+		r := &c.h.Responses[i]
+		c.addMarkers(r.Partition, r.Batches)
+		for _, d := range r.Delivered {
+			if t := c.origins[d.Value].txn; r.Committed && t != nil {
+				c.read[t] = true
+			}
+		}
+	}
+	for p, markers := range c.markers {
+		slices.SortStableFunc(markers, func(a, b Batch) int { return cmp.Compare(a.First, b.First) })
+		c.markers[p] = slices.CompactFunc(markers, func(a, b Batch) bool { return a.First == b.First })
+	}
+}
+
+func (c *check) addMarkers(p int32, batches []Batch) {
+	for _, b := range batches {
+		if b.Control {
+			c.markers[p] = append(c.markers[p], b)
+		}
+	}
 }
 
 func (c *check) flag(invariant, format string, args ...any) {
@@ -108,10 +144,11 @@ func (c *check) values() {
 	for i := range c.h.Txns {
 		t := &c.h.Txns[i]
 		commit, known := t.decision()
-		seen := c.visible(t) || c.readByAnyone(t)
+		seen := c.visible(t) || c.read[t]
 		for _, a := range t.Appends {
 			there := len(c.committed[a.Value]) > 0
 			switch {
+			case !there && c.removed(a):
 			case a.Outcome == Refused && len(c.logged[a.Value]) > 0:
 				c.flag("I18", "value %d was refused and stands in the log at %v", a.Value, c.logged[a.Value])
 			case there && known && !commit:
@@ -132,21 +169,17 @@ func (c *check) values() {
 	}
 }
 
-// readByAnyone reports whether a read_committed reader was ever handed one of
-// the transaction's values.
-func (c *check) readByAnyone(t *Txn) bool {
-	for i := range c.h.Responses {
-		r := &c.h.Responses[i]
-		if !r.Committed {
-			continue
-		}
-		for _, d := range r.Delivered {
-			if c.origins[d.Value].txn == t {
-				return true
-			}
-		}
+// removed reports whether a value may be gone by right: from the front of a log
+// that was cut there, or because compaction kept a newer value of its key.
+func (c *check) removed(a Append) bool {
+	if a.Outcome != Done {
+		return false
 	}
-	return false
+	if a.Offset < c.h.Final.Log[a.Partition].Start {
+		return true
+	}
+	return slices.Contains(c.h.Final.Compacted, a.Partition) &&
+		slices.ContainsFunc(c.h.Final.Committed[a.Partition], func(r Record) bool { return r.Key == a.Key && r.Offset > a.Offset })
 }
 
 func (t *Txn) name() string {
@@ -187,19 +220,5 @@ func (c *check) quiet() {
 	}
 	for _, id := range c.h.Final.Ongoing {
 		c.flag("I13", "transactional id %s is still ongoing", id)
-	}
-}
-
-// deadLetters: a dead record is written once, and its group is past it.
-func (c *check) deadLetters() {
-	seen := map[Source]bool{}
-	for _, d := range c.h.Final.Dead {
-		if seen[d.Source] {
-			c.flag("I17", "the record of group %s at %d/%d is dead twice", d.Group, d.Partition, d.Offset)
-		}
-		seen[d.Source] = true
-		if d.Settled <= d.Offset {
-			c.flag("I17", "group %s stands at %d in front of its dead record %d/%d", d.Group, d.Settled, d.Partition, d.Offset)
-		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 )
 
 // Outcome is what a client knows of an operation.
@@ -21,6 +23,9 @@ type Span struct {
 	Invoked, Completed int64
 }
 
+// Unanswered is the span of what nobody has answered yet.
+func Unanswered(invoked int64) Span { return Span{invoked, math.MaxInt64} }
+
 // before reports whether a was over when b began.
 func (a Span) before(b Span) bool { return a.Completed < b.Invoked }
 
@@ -32,7 +37,8 @@ type Append struct {
 	Span
 	Partition int32
 	Value     Value
-	Offset    int64 // -1: not known
+	Key       string `json:",omitempty"` // in a compacted partition
+	Offset    int64  // -1: not known
 	Outcome   Outcome
 	Source    *Source // the input this output was made from
 }
@@ -62,6 +68,14 @@ type Txn struct {
 	Endings []Ending
 	Reads   []Value // seen by its own read_committed reads, while it was open
 	Fenced  bool    // somebody else owned the id before it ended
+}
+
+// Clone copies a transaction that goes on.
+func (t *Txn) Clone() Txn {
+	c := *t
+	c.Appends, c.Sources = slices.Clone(t.Appends), slices.Clone(t.Sources)
+	c.Endings, c.Reads = slices.Clone(t.Endings), slices.Clone(t.Reads)
+	return c
 }
 
 // decision is what is known of a transaction's end.
@@ -97,6 +111,7 @@ type Init struct {
 type Record struct {
 	Offset int64
 	Value  Value
+	Key    string `json:",omitempty"`
 }
 
 // Batch is a batch of a response as it stood there.
@@ -119,6 +134,7 @@ type Response struct {
 	Partition  int32
 	Committed  bool  // read_committed
 	From, Next int64 // covers [From, Next)
+	Start      int64 // of the log
 	Stable     int64
 	High       int64
 	End        int64 // -1: not known
@@ -136,10 +152,27 @@ type GroupOffset struct {
 	Unstable  bool  // UNSTABLE_OFFSET_COMMIT
 }
 
+// Delivery is one poll of a group that gives records back; delivery moves the
+// group past them.
+type Delivery struct {
+	Span
+	Group   string
+	Offsets []int64 // of the records, when Done
+	Outcome Outcome
+}
+
+// Nack is a record given back: to be delivered again, or dead.
+type Nack struct {
+	Span
+	Source
+	Dead    bool // the answer said so
+	Outcome Outcome
+}
+
 // DeadLetter is a record found in a dead-letter topic.
 type DeadLetter struct {
 	Source
-	Settled int64 // offset the group stood at afterwards
+	Settled int64 // offset the group stood at in the end
 }
 
 // Final is what is left when everything has ended.
@@ -148,17 +181,21 @@ type Final struct {
 	Committed map[int32][]Record // what a read_committed consumer gets of them
 	Groups    []GroupOffset
 	Dead      []DeadLetter
-	OpenAt    []int32  // partitions where DescribeProducers shows an open transaction
-	Ongoing   []string // ids ListTransactions shows as ongoing or preparing
+	Settled   []GroupOffset // of the groups that give records back
+	Compacted []int32       // partitions where only the newest value of a key need be left
+	OpenAt    []int32       // partitions where DescribeProducers shows an open transaction
+	Ongoing   []string      // ids ListTransactions shows as ongoing or preparing
 }
 
 // History is everything a run recorded.
 type History struct {
-	Txns      []Txn
-	Inits     []Init
-	Responses []Response
-	Offsets   []GroupOffset
-	Final     Final
+	Txns       []Txn
+	Inits      []Init
+	Responses  []Response
+	Offsets    []GroupOffset
+	Deliveries []Delivery
+	Nacks      []Nack
+	Final      Final
 }
 
 // line is one line of a history file.
@@ -167,6 +204,8 @@ type line struct {
 	Init     *Init        `json:",omitempty"`
 	Response *Response    `json:",omitempty"`
 	Offset   *GroupOffset `json:",omitempty"`
+	Delivery *Delivery    `json:",omitempty"`
+	Nack     *Nack        `json:",omitempty"`
 	Final    *Final       `json:",omitempty"`
 }
 
@@ -186,6 +225,12 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Offsets {
 		lines = append(lines, line{Offset: &h.Offsets[i]})
+	}
+	for i := range h.Deliveries {
+		lines = append(lines, line{Delivery: &h.Deliveries[i]})
+	}
+	for i := range h.Nacks {
+		lines = append(lines, line{Nack: &h.Nacks[i]})
 	}
 	for _, l := range append(lines, line{Final: &h.Final}) {
 		if err := e.Encode(l); err != nil {
@@ -216,6 +261,10 @@ func Read(r io.Reader) (*History, error) {
 			h.Responses = append(h.Responses, *l.Response)
 		case l.Offset != nil:
 			h.Offsets = append(h.Offsets, *l.Offset)
+		case l.Delivery != nil:
+			h.Deliveries = append(h.Deliveries, *l.Delivery)
+		case l.Nack != nil:
+			h.Nacks = append(h.Nacks, *l.Nack)
 		case l.Final != nil:
 			h.Final = *l.Final
 		}

@@ -104,9 +104,32 @@ func (c *check) offsets() {
 			c.flag("I7", "input %d/%d of group %s has %d committed outputs", source.Partition, source.Offset, source.Group, n)
 		}
 	}
+	c.groupsAdvance()
 	for _, g := range c.h.Final.Groups {
 		if w, ok := want[input{g.Group, g.Partition}]; ok && g.Offset != w {
 			c.flag("I7", "group %s stands at %d/%d, its committed transactions say %d", g.Group, g.Partition, g.Offset, w)
 		}
+	}
+}
+
+// groupsAdvance: a group whose offsets only transactions move, forward, is never
+// seen further back than before.
+func (c *check) groupsAdvance() {
+	polls := slices.Clone(c.h.Offsets)
+	slices.SortStableFunc(polls, func(a, b GroupOffset) int { return cmp.Compare(a.Completed, b.Completed) })
+	type group struct {
+		name      string
+		partition int32
+	}
+	last := map[group]GroupOffset{}
+	for _, o := range polls {
+		if o.Unstable {
+			continue
+		}
+		g := group{o.Group, o.Partition}
+		if before, ok := last[g]; ok && before.before(o.Span) && o.Offset < before.Offset {
+			c.flag("I7", "group %s stood at %d/%d after %d", o.Group, o.Partition, o.Offset, before.Offset)
+		}
+		last[g] = o
 	}
 }

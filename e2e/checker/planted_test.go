@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func at(offset int64, v Value) Record { return Record{Offset: offset, Value: v} }
+
 // sound is a small history without an anomaly: producer 1 of id a commits 10
 // and 11 on two partitions, having consumed input 0/5 of group g; producer 2 of
 // id b aborts 20.
@@ -17,7 +19,7 @@ import (
 func sound() *History {
 	source := Source{"g", 0, 5}
 	data := func(first, pid int64, v Value) Batch {
-		return Batch{First: first, Last: first, PID: pid, Transactional: true, Values: []Record{{first, v}}}
+		return Batch{First: first, Last: first, PID: pid, Transactional: true, Values: []Record{at(first, v)}}
 	}
 	marker := func(at, pid int64, commit bool) Batch {
 		return Batch{First: at, Last: at, PID: pid, Transactional: true, Control: true, Commit: commit}
@@ -46,18 +48,27 @@ func sound() *History {
 		},
 		Responses: []Response{
 			{Span: Span{11, 12}, Reader: "r", Partition: 0, Committed: true, From: 0, Next: 4, Stable: 4, High: 4, End: 4,
-				Batches: log0, Aborted: []AbortedTxn{{2, 1}}, Delivered: []Record{{0, 10}}},
+				Batches: log0, Aborted: []AbortedTxn{{2, 1}}, Delivered: []Record{at(0, 10)}},
 			{Span: Span{11, 12}, Reader: "r", Partition: 1, Committed: true, From: 0, Next: 2, Stable: 2, High: 2, End: 2,
-				Batches: log1, Delivered: []Record{{0, 11}}},
+				Batches: log1, Delivered: []Record{at(0, 11)}},
 		},
 		Final: Final{
 			Log: map[int32]Response{
 				0: {Partition: 0, Next: 4, Stable: 4, High: 4, End: 4, Batches: log0},
 				1: {Partition: 1, Next: 2, Stable: 2, High: 2, End: 2, Batches: log1},
 			},
-			Committed: map[int32][]Record{0: {{0, 10}}, 1: {{0, 11}}},
+			Committed: map[int32][]Record{0: {at(0, 10)}, 1: {at(0, 11)}},
 			Groups:    []GroupOffset{{Group: "g", Partition: 0, Offset: 6}},
 			Dead:      []DeadLetter{{Source{"g", 0, 3}, 4}},
+			Settled:   []GroupOffset{{Group: "g", Partition: 0, Offset: 9}},
+		},
+		Deliveries: []Delivery{
+			{Span: Span{1, 2}, Group: "g", Offsets: []int64{3, 4}, Outcome: Done},
+			{Span: Span{7, 8}, Group: "g", Offsets: []int64{4}, Outcome: Done},
+		},
+		Nacks: []Nack{
+			{Span: Span{3, 4}, Source: Source{"g", 0, 3}, Dead: true, Outcome: Done},
+			{Span: Span{5, 6}, Source: Source{"g", 0, 4}, Outcome: Done},
 		},
 	}
 }
@@ -80,14 +91,14 @@ func TestPlantedAnomalies(t *testing.T) {
 		plant     func(*History)
 	}{
 		"an aborted value is read": {"I1", func(h *History) {
-			h.Responses[0].Delivered = append(h.Responses[0].Delivered, Record{1, 20})
+			h.Responses[0].Delivered = append(h.Responses[0].Delivered, at(1, 20))
 		}},
 		"a committed value is gone": {"I2", func(h *History) { h.Final.Committed[1] = nil }},
 		"a retry was written twice": {"I3", func(h *History) {
-			h.Final.Committed[1] = append(h.Final.Committed[1], Record{5, 11})
+			h.Final.Committed[1] = append(h.Final.Committed[1], at(5, 11))
 		}},
 		"an aborted transaction is committed on one partition": {"I4", func(h *History) {
-			h.Final.Committed[0] = append(h.Final.Committed[0], Record{1, 20})
+			h.Final.Committed[0] = append(h.Final.Committed[0], at(1, 20))
 		}},
 		"half of a transaction nobody knows the end of": {"I4", func(h *History) {
 			h.Txns[0].Endings[0].Outcome = Unknown
@@ -143,15 +154,31 @@ func TestPlantedAnomalies(t *testing.T) {
 			h.Responses = append(h.Responses, Response{Span: Span{20, 21}, Reader: "r", Partition: 0, From: 2, Next: 4, Stable: 4, High: 4})
 		}},
 		"a reader was handed an offset twice": {"I15", func(h *History) {
-			h.Responses[0].Delivered = []Record{{0, 10}, {0, 10}}
+			h.Responses[0].Delivered = []Record{at(0, 10), at(0, 10)}
 		}},
 		"a read beyond the stable offset": {"I16", func(h *History) { h.Responses[1].Stable = 0 }},
 		"a transaction reads itself":      {"I16", func(h *History) { h.Txns[0].Reads = []Value{10} }},
 		"a dead letter twice": {"I17", func(h *History) {
 			h.Final.Dead = append(h.Final.Dead, h.Final.Dead[0])
 		}},
-		"a dead letter in front of its group": {"I17", func(h *History) { h.Final.Dead[0].Settled = 3 }},
-		"a refused value was written":         {"I18", func(h *History) { h.Txns[1].Appends[0].Outcome = Refused }},
+		"a dead letter in front of its group":  {"I17", func(h *History) { h.Final.Dead[0].Settled = 3 }},
+		"a record said to be dead is not":      {"I17", func(h *History) { h.Final.Dead = nil }},
+		"a record given back never came again": {"I17", func(h *History) { h.Deliveries = h.Deliveries[:1] }},
+		"a dead letter nobody gave up":         {"I17", func(h *History) { h.Nacks = h.Nacks[1:] }},
+		"a group went back": {"I7", func(h *History) {
+			h.Offsets = []GroupOffset{{Span: Span{20, 21}, Group: "g", Offset: 6}, {Span: Span{22, 23}, Group: "g", Offset: 5}}
+		}},
+		"the newest value of a key was compacted away": {"I2", func(h *History) {
+			h.Final.Compacted = []int32{1}
+			h.Final.Committed[1] = nil
+		}},
+		"more than the front was deleted": {"I2", func(h *History) {
+			r := h.Final.Log[1]
+			r.Start = 0
+			h.Final.Log[1] = r
+			h.Final.Committed[1] = nil
+		}},
+		"a refused value was written": {"I18", func(h *History) { h.Txns[1].Appends[0].Outcome = Refused }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := sound()
@@ -171,9 +198,24 @@ func TestUnknownOutcomesAreNotAnomalies(t *testing.T) {
 		"an append without an answer that did not happen": func(h *History) {
 			h.Txns[0].Appends = append(h.Txns[0].Appends, Append{Partition: 1, Value: 99, Offset: -1})
 		},
+		"the front of a log was deleted": func(h *History) {
+			h.Final.Log[1] = Response{Partition: 1, Start: 1, Next: 2, Stable: 2, High: 2, End: 2}
+			h.Final.Committed[1] = nil
+		},
+		"compaction kept the newer value of a key": func(h *History) {
+			h.Final.Compacted = []int32{1}
+			h.Final.Committed[1] = []Record{at(7, 12)}
+		},
+		"a poll without an answer may have delivered": func(h *History) {
+			h.Deliveries[1] = Delivery{Span: Span{7, 8}, Group: "g"}
+		},
+		"a record given back is still to come": func(h *History) {
+			h.Deliveries = nil
+			h.Final.Settled[0].Offset = 4
+		},
 		"two transactions that wrote behind each other": func(h *History) {
 			h.Txns[1].Endings[0].Commit = true
-			h.Final.Committed[0] = []Record{{0, 10}, {1, 20}}
+			h.Final.Committed[0] = []Record{at(0, 10), at(1, 20)}
 			h.Responses = nil
 			for p, r := range h.Final.Log {
 				r.Batches = nil

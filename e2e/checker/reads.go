@@ -123,8 +123,8 @@ func (c *check) responses() {
 			if b.Control || !b.Transactional || b.First >= r.Stable {
 				continue
 			}
-			aborted := c.abortedInTheEnd(r.Partition, b)
-			if listed := r.hides(b); listed != aborted {
+			aborted, known := c.ended(r.Partition, b)
+			if listed := r.hides(b); known && listed != aborted {
 				c.flag("I9", "batch %d/%d of producer %d: listed as aborted %v, aborted %v", r.Partition, b.First, b.PID, listed, aborted)
 			}
 		}
@@ -149,14 +149,14 @@ func (r *Response) markerBetween(a AbortedTxn, b Batch) bool {
 	})
 }
 
-// abortedInTheEnd looks for the marker that ended the batch's transaction.
-func (c *check) abortedInTheEnd(partition int32, b Batch) bool {
-	for _, m := range c.h.Final.Log[partition].Batches {
-		if m.Control && m.PID == b.PID && m.First > b.Last {
-			return !m.Commit
+// ended looks for the marker that ended the batch's transaction.
+func (c *check) ended(partition int32, b Batch) (aborted, known bool) {
+	for _, m := range c.markers[partition] {
+		if m.PID == b.PID && m.First > b.Last {
+			return !m.Commit, true
 		}
 	}
-	return false
+	return false, false
 }
 
 // watermarks: what one reader was told, a later one is not told less.

@@ -1,0 +1,86 @@
+package workload
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"github.com/perigeemq/perigee/e2e/checker"
+	wire "github.com/perigeemq/perigee/protocol/moonmq"
+)
+
+// nackGroup reads the work topic.
+const nackGroup = "workers"
+
+// nack is an actor that reads the work topic and, now and then, gives a record
+// back: it must come again, or be dead, which the answer says.
+func (w *Workload) nack(n int, rng *rand.Rand) {
+	var l *moonLink
+	for !w.over() {
+		if l == nil || l.broken {
+			l = w.connectMoon(n)
+			continue
+		}
+		records, ok := w.takeWork(n, l)
+		switch {
+		case len(records) == 0:
+			w.o.World.Pause(n)
+		case ok && rng.IntN(3) > 0:
+			w.giveBack(n, l, records[rng.IntN(len(records))])
+		}
+	}
+	l.close()
+}
+
+// takeWork fetches a few records; delivery commits the group's position.
+func (w *Workload) takeWork(n int, l *moonLink) ([]wire.Record, bool) {
+	w.o.World.Turn(n)
+	invoked := w.now()
+	at := 0
+	w.record(func(h *checker.History) {
+		at = len(h.Deliveries)
+		h.Deliveries = append(h.Deliveries, checker.Delivery{Span: checker.Unanswered(invoked), Group: nackGroup})
+	})
+	records, err := l.fetch(&wire.Fetch{Topic: workTopic, Group: nackGroup, MaxRecords: 3, Flags: wire.FetchBatched, Trailers: 2})
+	completed := w.now()
+	refused := errors.As(err, new(*wire.Error))
+	w.record(func(h *checker.History) {
+		d := &h.Deliveries[at]
+		d.Completed = completed
+		switch {
+		case err == nil:
+			d.Outcome = checker.Done
+		case refused:
+			d.Outcome = checker.Refused
+		}
+		for _, r := range records {
+			d.Offsets = append(d.Offsets, int64(r.Offset))
+		}
+	})
+	return records, err == nil
+}
+
+func (w *Workload) giveBack(n int, l *moonLink, r wire.Record) {
+	w.o.World.Turn(n)
+	invoked := w.now()
+	at := 0
+	w.record(func(h *checker.History) {
+		at = len(h.Nacks)
+		h.Nacks = append(h.Nacks, checker.Nack{
+			Span:   checker.Unanswered(invoked),
+			Source: checker.Source{Group: nackGroup, Partition: int32(r.Partition) - 1, Offset: int64(r.Offset)},
+		})
+	})
+	reply, err := l.ask(&wire.Nack{Topic: workTopic, Partition: r.Partition, Offset: r.Offset, Reason: "the workload's whim"})
+	completed := w.now()
+	w.record(func(h *checker.History) {
+		nack := &h.Nacks[at]
+		nack.Completed = completed
+		switch ack, ok := reply.(*wire.NackAck); {
+		case err != nil:
+		case ok:
+			nack.Outcome, nack.Dead = checker.Done, ack.DeadLettered
+		default:
+			nack.Outcome = checker.Refused
+		}
+	})
+}
