@@ -16,6 +16,9 @@ type row struct {
 	early func(s *session) error
 	// fatal: a payload that does not decode ends the connection.
 	fatal bool
+	// appends: the request does not wait for the session's earlier appends, so that
+	// pipelined ones share a sync. Every other request sees what was appended.
+	appends bool
 }
 
 // table has a row for every op a client may send. Metric labels and the tests of
@@ -23,40 +26,54 @@ type row struct {
 var table map[wire.Op]row
 
 func init() {
-	const n, g, a = stateNew, stateGreeted, stateAuthenticated
+	type handler = func(s *session, r request) (answer, error)
+	login := func(in state, h handler) row { return row{from: in, to: in, handle: h, fatal: true} }
+	from := func(first state, h handler) row { return row{from: first, to: stateAuthenticated, handle: h} }
+	served := func(h handler) row { return from(stateAuthenticated, h) }
+	after := func(early func(s *session) error, h handler) row {
+		r := served(h)
+		r.early = early
+		return r
+	}
+	appends := func(r row) row { r.appends = true; return r }
 	table = map[wire.Op]row{
-		wire.OpHello:             {n, n, (*session).hello, nil, true},
-		wire.OpAuth:              {g, g, (*session).auth, nil, true},
-		wire.OpAuthScram:         {g, g, (*session).authScram, nil, true},
-		wire.OpAuthScramFinal:    {g, g, (*session).authScramFinal, nil, true},
-		wire.OpIdentifyClient:    {g, a, (*session).identify, nil, false},
-		wire.OpHeartbeatReq:      {n, a, (*session).heartbeat, nil, false},
-		wire.OpHeartbeatResp:     {n, a, (*session).heartbeatEcho, nil, false},
-		wire.OpGoodbye:           {n, a, (*session).goodbye, nil, false},
-		wire.OpProduce:           {a, a, (*session).produce, nil, false},
-		wire.OpProduceBatch:      {a, a, (*session).produceBatch, nil, false},
-		wire.OpProduceIdempotent: {a, a, (*session).produceIdempotent, (*session).needProducer, false},
-		wire.OpInitProducerID:    {a, a, (*session).initProducer, nil, false},
-		wire.OpBeginTxn:          {a, a, (*session).beginTxn, nil, false},
-		wire.OpEndTxn:            {a, a, (*session).endTxn, (*session).needTransaction, false},
-		wire.OpTxnOffsetCommit:   {a, a, (*session).txnOffsetCommit, (*session).needTransaction, false},
-		wire.OpFetch:             {a, a, (*session).fetch, nil, false},
-		wire.OpSubscribe:         {a, a, (*session).subscribe, nil, false},
-		wire.OpCommit:            {a, a, (*session).commit, nil, false},
-		wire.OpNack:              {a, a, (*session).nack, nil, false},
-		wire.OpListOffsets:       {a, a, (*session).listOffsets, nil, false},
-		wire.OpJoinGroup:         {a, a, (*session).joinGroup, nil, false},
-		wire.OpLeaveGroup:        {a, a, (*session).leaveGroupOp, nil, false},
-		wire.OpGroupHeartbeat:    {a, a, (*session).groupHeartbeat, nil, false},
-		wire.OpListGroups:        {a, a, (*session).listGroups, nil, false},
-		wire.OpDescribeGroup:     {a, a, (*session).describeGroup, nil, false},
-		wire.OpDeleteGroup:       {a, a, (*session).deleteGroup, nil, false},
-		wire.OpCreateTopic:       {a, a, (*session).createTopic, nil, false},
-		wire.OpListTopics:        {a, a, (*session).listTopics, nil, false},
-		wire.OpDeleteTopic:       {a, a, (*session).deleteTopic, nil, false},
-		wire.OpDescribeTopic:     {a, a, (*session).describeTopic, nil, false},
-		wire.OpAlterTopicConfig:  {a, a, (*session).alterTopic, nil, false},
-		wire.OpCreatePartitions:  {a, a, (*session).createPartitions, nil, false},
+		wire.OpHello:          login(stateNew, (*session).hello),
+		wire.OpAuth:           login(stateGreeted, (*session).auth),
+		wire.OpAuthScram:      login(stateGreeted, (*session).authScram),
+		wire.OpAuthScramFinal: login(stateGreeted, (*session).authScramFinal),
+
+		wire.OpIdentifyClient: from(stateGreeted, (*session).identify),
+		wire.OpHeartbeatReq:   from(stateNew, (*session).heartbeat),
+		wire.OpHeartbeatResp:  from(stateNew, (*session).heartbeatEcho),
+		wire.OpGoodbye:        from(stateNew, (*session).goodbye),
+
+		wire.OpProduce:           appends(served((*session).produce)),
+		wire.OpProduceBatch:      appends(served((*session).produceBatch)),
+		wire.OpProduceIdempotent: appends(after((*session).needProducer, (*session).produceIdempotent)),
+		wire.OpInitProducerID:    served((*session).initProducer),
+		wire.OpBeginTxn:          served((*session).beginTxn),
+		wire.OpEndTxn:            after((*session).needTransaction, (*session).endTxn),
+		wire.OpTxnOffsetCommit:   after((*session).needTransaction, (*session).txnOffsetCommit),
+
+		wire.OpFetch:       served((*session).fetch),
+		wire.OpSubscribe:   served((*session).subscribe),
+		wire.OpCommit:      served((*session).commit),
+		wire.OpNack:        served((*session).nack),
+		wire.OpListOffsets: served((*session).listOffsets),
+
+		wire.OpJoinGroup:      served((*session).joinGroup),
+		wire.OpLeaveGroup:     served((*session).leaveGroupOp),
+		wire.OpGroupHeartbeat: served((*session).groupHeartbeat),
+		wire.OpListGroups:     served((*session).listGroups),
+		wire.OpDescribeGroup:  served((*session).describeGroup),
+		wire.OpDeleteGroup:    served((*session).deleteGroup),
+
+		wire.OpCreateTopic:      served((*session).createTopic),
+		wire.OpListTopics:       served((*session).listTopics),
+		wire.OpDeleteTopic:      served((*session).deleteTopic),
+		wire.OpDescribeTopic:    served((*session).describeTopic),
+		wire.OpAlterTopicConfig: served((*session).alterTopic),
+		wire.OpCreatePartitions: served((*session).createPartitions),
 	}
 }
 
@@ -68,6 +85,9 @@ func (s *session) dispatch(f wire.Frame, frame *transport.Frame) (answer, error)
 		return answer{}, fail(wire.UnknownOp, "op "+f.Op.Hex())
 	case !known || !s.accepts(r):
 		return answer{}, fail(wire.BadFrame, fmt.Sprintf("op %s not allowed in state %s", f.Op.Hex(), s.state))
+	}
+	if !r.appends {
+		s.settle()
 	}
 	if r.early != nil {
 		if err := r.early(s); err != nil {
@@ -97,4 +117,17 @@ func (s *session) accepts(r row) bool {
 		return true
 	}
 	return false
+}
+
+// settle waits until what the session appended can be read. How an append ended is
+// told by its own answer.
+func (s *session) settle() {
+	if s.appended == nil {
+		return
+	}
+	select {
+	case <-s.appended.Done():
+	case <-s.conn.Context().Done():
+	}
+	s.appended = nil
 }

@@ -194,6 +194,7 @@ func (s *session) append(p produced) (outcome, error) {
 	if err != nil {
 		return outcome{}, writeFailed(err)
 	}
+	s.appended = pending
 	s.front.metrics.produced(p.topic, len(p.records))
 	return outcome{coordinator.Acks(parts, parted, pending), pending}, nil
 }
@@ -256,8 +257,10 @@ func (s *session) appendInSequence(p produced, epoch uint16, charge func() error
 	if err != nil {
 		return outcome{}, err
 	}
-	s.producer.last = o.pending
-	s.front.metrics.produced(p.topic, len(p.records))
+	s.producer.last, s.appended = o.pending, o.pending
+	if s.producer.name != "" { // an unnamed one's append has counted itself
+		s.front.metrics.produced(p.topic, len(p.records))
+	}
 	return o, nil
 }
 

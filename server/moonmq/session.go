@@ -11,6 +11,7 @@ import (
 	wire "github.com/perigeemq/perigee/protocol/moonmq"
 	"github.com/perigeemq/perigee/server/access"
 	"github.com/perigeemq/perigee/server/transport"
+	"github.com/perigeemq/perigee/storage"
 )
 
 // state is how far a connection has come.
@@ -38,7 +39,8 @@ type session struct {
 	scram    *access.Exchange // between AUTH_SCRAM and AUTH_SCRAM_FINAL
 	client   wire.IdentifyClient
 	producer producer
-	consumer *consumer // nil until the first FETCH or SUBSCRIBE
+	appended *storage.Pending // the newest append that may not be durable yet
+	consumer *consumer        // nil until the first FETCH or SUBSCRIBE
 
 	// Shared with the watcher.
 	accepted  time.Time    // immutable
