@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -186,7 +187,7 @@ func (b *Broker) bindAdmin() error {
 	}
 	collectors := []prometheus.Collector{collector}
 	if b.moonmq != nil {
-		collectors = append(collectors, b.moonmq.metrics)
+		collectors = append(collectors, b.moonmq.metrics, moonGauges{b})
 	}
 	var err error
 	b.admin, err = admin.Listen(admin.Options{Address: b.config.HTTP.Address(), Health: b.healthForAdmin, Collectors: collectors})
@@ -226,7 +227,7 @@ func (b *Broker) openEngine(ctx context.Context) error {
 	if fs == nil {
 		disk, err := vfs.OpenDisk(b.config.DataDir)
 		if err != nil {
-			return fmt.Errorf("open data directory: %w", err)
+			return fmt.Errorf("open data directory %s: %w", b.dataDir(), err)
 		}
 		b.disk, fs = disk, disk
 	}
@@ -256,10 +257,34 @@ func (b *Broker) openEngine(ctx context.Context) error {
 	}
 	engine, err := storage.Open(ctx, o)
 	if err != nil {
-		return fmt.Errorf("open storage: %w", err)
+		return b.explain(err)
 	}
 	b.engine = engine
 	return nil
+}
+
+// explain says about an engine that did not open what an operator can do.
+func (b *Broker) explain(err error) error {
+	dir := b.dataDir()
+	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
+		holder := "another process"
+		if locked.Holder != "" {
+			holder = "the process with pid " + locked.Holder
+		}
+		return fmt.Errorf("data directory %s is in use by %s: %w", dir, holder, err)
+	}
+	if _, ok := errors.AsType[*storage.CorruptionError](err); ok && !b.config.Storage.Repair {
+		return fmt.Errorf("open data directory %s: %w; what can be read is kept, and the rest given up, with --repair", dir, err)
+	}
+	return fmt.Errorf("open data directory %s: %w", dir, err)
+}
+
+// dataDir is the data directory as a path that means the same everywhere.
+func (b *Broker) dataDir() string {
+	if abs, err := filepath.Abs(b.config.DataDir); err == nil {
+		return abs
+	}
+	return b.config.DataDir
 }
 
 func (b *Broker) openCoordinator(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -58,11 +57,7 @@ func openFiles() uint64 {
 
 func (b *Broker) sayReady(took time.Duration) {
 	id := b.engine.Identity()
-	dir, err := filepath.Abs(b.config.DataDir)
-	if err != nil {
-		dir = b.config.DataDir
-	}
-	b.log.Info().Str("data_dir", dir).Str("cluster_id", id.ClusterID).Int32("incarnation", int32(id.Incarnation)).
+	b.log.Info().Str("data_dir", b.dataDir()).Str("cluster_id", id.ClusterID).Int32("incarnation", int32(id.Incarnation)).
 		Bool("clean", id.CleanStart).Int64("partitions", b.counts.partitions.Load()).Msg("storage")
 	for _, l := range b.listeners {
 		e := b.log.Info().Str("listener", l.Name).Str("protocol", "kafka").Str("bound", l.Addr().String())
@@ -93,8 +88,11 @@ func (b *Broker) storageEvents() storage.Events {
 			if r.Damage != "" {
 				b.log.Warn().Str("damage", r.Damage).Msg("journal repaired: what stood behind the damage is lost")
 			}
-			b.log.Info().Int64("entries", r.Entries).Int64("journal_bytes", r.JournalBytes).Int64("cut_bytes", r.CutBytes).
-				Int64("ms", r.Took.Milliseconds()).Msg("recovered after an unclean stop")
+			if r.Tail != "" || r.CutBytes > 0 {
+				b.log.Warn().Str("journal", r.Tail).Int64("cut_bytes", r.CutBytes).Msg("torn tail cut off: it was written and never acknowledged")
+			}
+			b.log.Info().Int64("entries", r.Entries).Int64("journal_bytes", r.JournalBytes).Int64("ms", r.Took.Milliseconds()).
+				Msg("recovered after an unclean stop")
 		},
 		Poisoned: func(err error) {
 			b.log.Error().Err(err).Msg("a sync failed: nothing more is acknowledged, the broker stops")

@@ -48,6 +48,7 @@ type RecoveryResult struct {
 	Entries      int64  // replayed
 	JournalBytes int64  // read
 	CutBytes     int64  // cut from segments: written, never acknowledged
+	Tail         string // where and why the journal ends in a torn write; it was never acknowledged
 	Damage       string // of the journal, overlooked because of Repair: what it held behind this is lost
 	Took         time.Duration
 }

@@ -135,7 +135,7 @@ func (r *recovery) replay(position journal.LSN) (*journal.Recovered, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay journal: %w", err)
 	}
-	r.result.Entries, r.result.JournalBytes = recovered.Entries, recovered.Bytes
+	r.result.Entries, r.result.JournalBytes, r.result.Tail = recovered.Entries, recovered.Bytes, recovered.Tail
 	if recovered.Damage != nil {
 		r.result.Damage = recovered.Damage.Error()
 	}

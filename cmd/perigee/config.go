@@ -18,6 +18,7 @@ type settingFlags struct {
 	config, properties string
 	dataDir, logFile   string
 	kafka, moonmq, web string
+	repair             bool
 	set                []string
 
 	appSettings string
@@ -33,6 +34,7 @@ func (f *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
 	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
 	flags.StringVar(&f.logFile, "log-file", "", "file for log lines (default stderr); SIGHUP opens it anew")
+	flags.BoolVar(&f.repair, "repair", false, "start in spite of a corrupt journal and keep what can be read; the log says what is lost")
 	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
 }
 
@@ -72,6 +74,9 @@ func (f *settingFlags) importAppSettings(s *config.Sources) ([]string, error) {
 
 func (f *settingFlags) sources() config.Sources {
 	s := config.Sources{Properties: f.properties, File: f.config, Environ: os.Environ(), Set: f.set}
+	if f.repair {
+		s.Flags = append(s.Flags, config.Raw{Name: "perigee.repair", Value: "true", Origin: "--repair"})
+	}
 	for _, flag := range []struct{ name, key, value string }{
 		{"--data-dir", "log.dirs", f.dataDir},
 		{"--kafka-listen", "perigee.kafka.listen", f.kafka},
