@@ -16,12 +16,13 @@
 // # How a batch travels
 //
 //	Append ─► check every item ─► write to the segment ─► queue in the journal ─► return
-//	          (nothing changes)   (page cache, no sync)    (order fixed)
+//	          (nothing changes)   (memory, page cache)     (order fixed)
 //	                                                           │
 //	          visible, Pending done ◄─ in journal order ◄─ writev + fdatasync, for all at once
 //
 // A large batch is not in the journal a second time: its entry names segment,
-// position and checksum, and the flusher syncs the segment first.
+// position and checksum, and the flusher syncs the segment first. Small ones gather in
+// memory and reach the segment's file together, at the latest when it is read.
 //
 // # What is promised
 //
@@ -47,8 +48,9 @@
 // # Locks
 //
 // In this order: Engine.checkpoints → append locks (Partition.mu, ascending seq) →
-// Engine.partitions → Partition.vis → segment handle → everything else (index, meta,
-// file cache, scheduler, reaper, outbox, space, the journal's own), which are leaves.
+// Engine.partitions → Partition.vis → segment tail → segment handle → everything else
+// (index, meta, file cache, scheduler, reaper, outbox, space, the journal's own), which
+// are leaves.
 //
 // Append locks are held over checks, offset assignment, the segment write and the
 // queueing, never over a sync of the journal; queueing waits while too much is

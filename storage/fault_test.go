@@ -68,8 +68,9 @@ func TestAWriteWithoutSpaceLeavesThePartitionAsItWas(t *testing.T) {
 	fault := vfs.NewFault(memory)
 	e := open(t, fault)
 	a, b := part(t, e, 1), part(t, e, 2)
+	value := strings.Repeat("v", 20<<10) // small ones gather in memory
 	both := func() []Append {
-		return []Append{{Partition: a, Batch: plain("some value")}, {Partition: b, Batch: plain("some value")}}
+		return []Append{{Partition: a, Batch: plain(value)}, {Partition: b, Batch: plain(value)}}
 	}
 	for round := range 3 {
 		put(t, e, both()...)
@@ -121,7 +122,8 @@ func TestAnUnwritableSegmentTakesOnePartitionOffline(t *testing.T) {
 	a, b := part(t, e, 1), part(t, e, 2)
 	put(t, e, Append{Partition: a, Batch: plain("x")}, Append{Partition: b, Batch: plain("x")})
 	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.EIO})
-	if _, err := e.Append(Append{Partition: a, Batch: plain("x")}); !errors.Is(err, ErrPartitionOffline) || !errors.Is(err, syscall.EIO) {
+	large := plain(strings.Repeat("v", 20<<10)) // small ones gather in memory
+	if _, err := e.Append(Append{Partition: a, Batch: large}); !errors.Is(err, ErrPartitionOffline) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("append: %v", err)
 	}
 	if _, err := e.Append(Append{Partition: a, Batch: plain("x")}); !errors.Is(err, ErrPartitionOffline) {

@@ -20,6 +20,11 @@ func (p *Partition) rebuild(now int64) (what string, err error) {
 	if err != nil {
 		return "", err
 	}
+	for _, s := range p.vis.segments {
+		// What the replay has put into it goes to the file. If that is not possible the
+		// file does without.
+		_ = s.Flush()
+	}
 	expected := model.Offset(p.end.Load())
 	p.mu.active, p.mu.producers, p.vis.segments = nil, producer.Table{}, nil
 	p.epochs.Store(&epochs{})

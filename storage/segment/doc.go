@@ -28,9 +28,16 @@
 //
 // # Who may call
 //
-// Append and Seal: one goroutine at a time (the partition's append lock), Size and
-// the searches: any. Readers bound themselves by what they know to be there; the
+// Write, Append, Cut and Seal: one goroutine at a time (the partition's append lock),
+// Size and the searches: any. Readers bound themselves by what they know to be there; the
 // file may be longer.
+//
+// # The tail
+//
+// Small batches gather in memory, up to 16 KiB of them, and go to the file in one
+// write; sooner when somebody acquires the file to read it, or syncs it. So a broker
+// with a thousand partitions does not make a system call for each batch of a few
+// hundred bytes. The journal has what a crash would take from here.
 //
 // # Open files
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 
 	"github.com/perigeemq/perigee/storage/vfs"
 )
@@ -12,6 +13,7 @@ import (
 type Files struct {
 	fs    vfs.FS
 	limit int
+	tails atomic.Int64 // of all segments, see tail
 
 	mu struct {
 		sync.Mutex
@@ -89,9 +91,8 @@ func (c *Files) forget(s *Segment) {
 // an old list of segments.
 var ErrRemoved = errors.New("segment removed")
 
-// Acquire opens the log file if it is not open and pins it: it stays usable until
-// Release. A file that does not exist is created when the segment is empty.
-func (s *Segment) Acquire() (vfs.File, error) {
+// pin is Acquire without the tail.
+func (s *Segment) pin() (vfs.File, error) {
 	s.handle.Lock()
 	defer s.handle.Unlock()
 	if s.handle.removed {
@@ -118,13 +119,16 @@ func (s *Segment) openLocked() error {
 		return err
 	}
 	size, err := f.Size()
-	if err == nil && size < s.size.Load() {
+	// In this order: the tail begins before its bytes are counted.
+	want := s.size.Load()
+	if want = min(want, s.tail.from.Load()); err == nil && size < want {
 		err = &CorruptionError{File: f.Name(), Offset: size, Reason: "the file ends early"}
 	}
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	s.handle.file = f
+	s.opened.Store(true)
 	return s.files.admit(s)
 }
 
@@ -186,11 +190,14 @@ func (s *Segment) Close() error {
 // Remove deletes the files of a segment that is no longer part of its partition;
 // false while somebody has it pinned.
 func (s *Segment) Remove() (bool, error) {
+	s.tail.Lock()
+	defer s.tail.Unlock()
 	s.handle.Lock()
 	defer s.handle.Unlock()
 	if s.handle.pins > 0 {
 		return false, nil
 	}
+	s.dropTailLocked()
 	s.dirty.Store(false) // there is nothing left to sync
 	if err := s.closeLocked(); err != nil {
 		return false, err
@@ -207,11 +214,14 @@ func (s *Segment) Remove() (bool, error) {
 // Sync makes what was appended before the call durable, the file's name too. It
 // does nothing when nothing was appended since the last one.
 func (s *Segment) Sync() (synced bool, err error) {
+	if err := s.Flush(); err != nil {
+		return false, err
+	}
 	if !s.dirty.Swap(false) {
 		// The bytes may have been synced when the file was closed for another one.
 		return false, s.syncName()
 	}
-	f, err := s.Acquire()
+	f, err := s.pin()
 	if err != nil {
 		return false, err
 	}

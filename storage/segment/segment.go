@@ -20,7 +20,8 @@ type Segment struct {
 	every   int // bytes of log per index entry
 
 	size    atomic.Int64
-	dirty   atomic.Bool // bytes that no Sync has covered
+	dirty   atomic.Bool // bytes of the file that no Sync has covered
+	opened  atomic.Bool // the file has been, by this process
 	sealed  atomic.Bool // nothing will be appended any more
 	newName atomic.Bool // a file whose directory entry no Sync has covered
 	naming  sync.Mutex  // held while it is synced
@@ -34,6 +35,7 @@ type Segment struct {
 	}
 	slot int // in Files; guarded by its lock
 
+	tail  tail
 	meta  guardedMeta
 	index index
 }
@@ -68,6 +70,7 @@ func New(files *Files, dir string, parents []string, m Meta, indexInterval int) 
 	}
 	s.meta.m = m
 	s.size.Store(m.Size)
+	s.tail.from.Store(nowhere)
 	s.index.from = m.Size // nothing in front of it is indexed yet
 	return s
 }
@@ -106,19 +109,10 @@ func (s *Segment) Path() string { return s.path(s.id.LogName()) }
 func (s *Segment) path(name string) string { return s.dir + "/" + name }
 
 // Dirty reports whether there are bytes, or a name, no Sync has covered.
-func (s *Segment) Dirty() bool { return s.dirty.Load() || s.newName.Load() }
-
-// Write puts bytes at a position without making them part of the segment; Append
-// does that. After an error Cut back to the size.
-func (s *Segment) Write(b []byte, pos int64) error {
-	f, err := s.Acquire()
-	if err != nil {
-		return err
-	}
-	defer s.Release()
-	_, err = f.WriteAt(b, pos)
-	s.dirty.Store(true)
-	return err
+func (s *Segment) Dirty() bool {
+	// In this order: bytes on their way from the tail to the file are dirty before they
+	// leave the tail.
+	return s.tail.from.Load() != nowhere || s.dirty.Load() || s.newName.Load()
 }
 
 // Read fills b with what stands at a position.
@@ -160,17 +154,20 @@ func (m *Meta) add(h *batch.Header, pos, now int64) {
 // Cut removes what the file has behind the segment's size: an append that failed
 // half way or was never acknowledged.
 func (s *Segment) Cut() (cut int64, err error) {
-	f, err := s.Acquire()
+	s.tail.Lock()
+	defer s.tail.Unlock()
+	cut = s.cutTailLocked(s.size.Load())
+	f, err := s.pin()
 	if err != nil {
 		return 0, err
 	}
 	defer s.Release()
 	size, err := f.Size()
 	if err != nil || size <= s.size.Load() {
-		return 0, err
+		return cut, err
 	}
 	s.dirty.Store(true)
-	return size - s.size.Load(), f.Truncate(s.size.Load())
+	return cut + size - s.size.Load(), f.Truncate(s.size.Load())
 }
 
 // IndexBytes is the larger of the two tables as Kafka counts them: what
