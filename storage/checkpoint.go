@@ -25,9 +25,11 @@ import (
 // lie below the partition's end and are skipped.
 type checkpoints struct {
 	sync.Mutex // one at a time
-	begun      atomic.Uint64
-	taken      atomic.Uint64 // the last one that is durable
-	journaled  atomic.Int64  // bytes since the last one began
+	// begun is the number of the one that is being taken, or was taken last. One that
+	// fails gives its number to the next, so that numbers count what is on the disk.
+	begun     atomic.Uint64
+	taken     atomic.Uint64 // the last one that is durable
+	journaled atomic.Int64  // bytes since the last one began
 }
 
 // segmentSyncs is how many segments are synced at once: disks gain from a few.
@@ -48,15 +50,20 @@ func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
 	defer e.checkpoints.Unlock()
 	began := time.Now()
 	e.checkpoints.journaled.Store(0)
-	number := e.checkpoints.begun.Add(1)
+	number := e.checkpoints.taken.Load() + 1
+	e.checkpoints.begun.Store(number)
 	position := e.journal.End()
 	payload, dirty, partitions := e.capture()
-	if err := e.Barrier().Wait(context.WithoutCancel(ctx)); err != nil {
+	if err := e.syncJournal(ctx); err != nil {
 		return err
 	}
 	synced, err := e.syncAll(dirty)
 	if err != nil {
 		return err
+	}
+	// A segment may have been clean only because its bytes are lost.
+	if err := e.poisoned.Load(); err != nil {
+		return *err
 	}
 	trim, err := journal.WriteCheckpoint(e.o.FS, root, journal.Checkpoint{Position: position, Payload: payload})
 	if err != nil {
@@ -72,15 +79,30 @@ func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
 	return nil
 }
 
+// syncJournal waits until everything sequenced so far is durable, with Durability OS
+// too: the checkpoint will name a position, and the journal must reach it.
+func (e *Engine) syncJournal(ctx context.Context) error {
+	pending := e.Barrier()
+	if e.o.Durability == OS {
+		queued, err := e.journal.Enqueue(&journal.Entry{Sync: true})
+		if err != nil {
+			return e.journalError(err)
+		}
+		pending.group = queued.Group
+	}
+	return pending.Wait(context.WithoutCancel(ctx))
+}
+
 // capture encodes every partition's sequenced state and lists the segments that
 // must be synced before it is true.
 func (e *Engine) capture() (payload []byte, dirty []*segment.Segment, partitions int) {
 	payload = beginPayload(nil)
 	for _, p := range e.all() {
+		p.mu.Lock() // first of all: the first append may be queued and not entered yet
 		if p.end.Load() == 0 {
+			p.mu.Unlock()
 			continue
 		}
-		p.mu.Lock()
 		segments := p.segments()
 		payload = p.appendState(payload, segments)
 		p.mu.Unlock()

@@ -65,6 +65,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	e := &Engine{o: o, lock: lock, files: segment.NewFiles(o.FS, o.MaxOpenFiles)}
+	e.files.OnSyncError(func(err *segment.SyncError) { e.poisonThen(err, e.later) })
 	e.partitions.known = make(map[model.TopicPartition]*known)
 	e.space = space{fs: o.FS, reserve: o.ReserveBytes, events: &e.o.Events}
 	e.space.exhausted() // nobody has asked yet
@@ -90,7 +91,11 @@ func (e *Engine) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
+	e.checkpoints.journaled.Store(recovered.Bytes)
 	e.jobs = startScheduler(e.o.Workers, e.backgroundJobs(), e.o.Events.backgroundError)
+	if recovered.Bytes >= e.o.JournalBytes/2 {
+		e.jobs.kick(jobCheckpoint) // runs too short to take one must not add up
+	}
 	// What recovery left to do.
 	e.jobs.kick(jobOutbox)
 	e.jobs.kick(jobReap)

@@ -92,7 +92,7 @@ func (p *Partition) rebuildSegment(id segment.ID, now int64) (s *segment.Segment
 		v, err := readBatch(s, pos, info.Size)
 		if err != nil || v.BaseOffset() < s.Meta().Next {
 			_, err := s.Cut()
-			return s, false, err
+			return s, false, errors.Join(err, s.DropIndex())
 		}
 		h := v.Header()
 		if h.ProducerID != model.NoProducerID {

@@ -310,6 +310,11 @@ func (r *recovery) tidy(p *Partition) error {
 		}
 		r.result.CutBytes += cut
 	}
+	if active := p.mu.active; active != nil {
+		if err := active.DropIndex(); err != nil {
+			return err
+		}
+	}
 	entries, err := r.e.o.FS.ReadDir(p.dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) && len(p.vis.segments) == 0 {

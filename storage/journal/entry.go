@@ -63,6 +63,8 @@ type Item struct {
 // Entry is what is durable together.
 type Entry struct {
 	Items []Item
+	// Sync asks for a sync even with Durability OS. Not stored.
+	Sync bool
 	// Done, when not nil, is called once by the flusher, in the order of the queue,
 	// before the group's channel is closed. A nil error means durable. It must not
 	// block, nor call the Writer.

@@ -141,7 +141,7 @@ func (w *Writer) write(entries []queued) error {
 	if err := w.out.finish(w.current); err != nil {
 		return err
 	}
-	if w.o.Durability == Fsync {
+	if w.o.Durability == Fsync || slices.ContainsFunc(entries, func(q queued) bool { return q.sync }) {
 		if err := w.sync(); err != nil {
 			return err
 		}

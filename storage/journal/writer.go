@@ -159,6 +159,7 @@ type queued struct {
 	*encoded
 	at   LSN
 	refs []vfs.File
+	sync bool // see Entry
 	done func(error)
 }
 
@@ -193,6 +194,9 @@ func (w *Writer) begin(r *Recovered) error {
 	if err := w.o.FS.SyncDir(path.Dir(w.dir)); err != nil {
 		return fmt.Errorf("sync directory of the journal: %w", err)
 	}
+	if err := w.settle(r); err != nil {
+		return err
+	}
 	for _, name := range r.dropped {
 		if err := w.o.FS.Rename(name, name+damagedSuffix); err != nil {
 			return fmt.Errorf("set damaged journal file aside: %w", err)
@@ -219,6 +223,23 @@ func (w *Writer) begin(r *Recovered) error {
 	return nil
 }
 
+// settle makes durable what Recover has replayed. A process that was killed between
+// its last write and the sync leaves entries that are read back and shown, and that a
+// power cut would still take. Files before the last one were synced when it was begun.
+func (w *Writer) settle(r *Recovered) error {
+	if r.Entries == 0 || len(r.used) == 0 {
+		return nil
+	}
+	f, err := w.o.FS.Open(r.used[len(r.used)-1].path)
+	if err != nil {
+		return fmt.Errorf("open journal file: %w", err)
+	}
+	if err := f.Sync(); err != nil {
+		return errors.Join(fmt.Errorf("sync journal file: %w", err), f.Close())
+	}
+	return f.Close()
+}
+
 // Enqueue puts an entry at the end of the journal. When it returns the entry's
 // place is fixed and its bytes are the Writer's until Done. It blocks while the
 // queue is full. ErrFull and *EntryTooLargeError refuse this entry;
@@ -228,7 +249,7 @@ func (w *Writer) Enqueue(e *Entry) (Queued, error) {
 	if err != nil {
 		return Queued{}, err
 	}
-	q := queued{encoded: enc, refs: references(e.Items), done: e.Done}
+	q := queued{encoded: enc, refs: references(e.Items), sync: e.Sync, done: e.Done}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.mu.err == nil && w.mu.bytes > 0 && w.mu.bytes+enc.bytes > w.o.QueueBytes {

@@ -14,6 +14,9 @@ type Files struct {
 	fs    vfs.FS
 	limit int
 	tails atomic.Int64 // of all segments, see tail
+	// failed is told of a failed sync of a file that was closed to make room for
+	// another one: whoever needed the room cannot know what that means.
+	failed func(*SyncError)
 
 	mu struct {
 		sync.Mutex
@@ -24,7 +27,13 @@ type Files struct {
 
 // NewFiles returns a cache of at most limit open files, more only when more are
 // pinned at once.
-func NewFiles(fs vfs.FS, limit int) *Files { return &Files{fs: fs, limit: max(limit, 1)} }
+func NewFiles(fs vfs.FS, limit int) *Files {
+	return &Files{fs: fs, limit: max(limit, 1), failed: func(*SyncError) {}}
+}
+
+// OnSyncError sets what is called, under a segment's lock, when the sync of a file
+// fails that is being closed. Set it before the first Acquire.
+func (c *Files) OnSyncError(failed func(*SyncError)) { c.failed = failed }
 
 // Open is the number of open files.
 func (c *Files) Open() int {
@@ -163,12 +172,14 @@ func (s *Segment) closeLocked() error {
 	s.handle.file = nil
 	s.files.forget(s)
 	if size := s.size.Load(); s.sealed.Load() && s.index.saved.Load() == size {
-		s.index.reset(size)
+		s.index.reset(size, s.Meta().MaxTimestamp)
 	}
 	var err error
 	if s.dirty.Load() {
 		if err = f.Sync(); err != nil {
-			err = &SyncError{File: f.Name(), Err: err}
+			failed := &SyncError{File: f.Name(), Err: err}
+			s.files.failed(failed) // before the segment looks clean to a checkpoint
+			err = failed
 		}
 		// Only now, and nobody has written meanwhile: a checkpoint that saw a clean
 		// segment would not wait for this sync.

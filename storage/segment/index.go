@@ -15,7 +15,8 @@ import (
 type index struct {
 	sync.RWMutex
 	from    int64
-	entry   int64 // position the last entry was made for
+	bound   model.Timestamp // no batch in front of from has a later one
+	entry   int64           // position the last entry was made for
 	offsets []offsetEntry
 	times   []timeEntry
 	max     model.Timestamp // largest so far, if times has an entry
@@ -131,11 +132,12 @@ func (x *index) prepend(front *index) {
 	x.from = 0
 }
 
-// reset forgets everything, as if the log's size bytes had not been read.
-func (x *index) reset(size int64) {
+// reset forgets everything, as if the log's size bytes, with timestamps up to bound,
+// had not been read.
+func (x *index) reset(size int64, bound model.Timestamp) {
 	x.Lock()
 	defer x.Unlock()
-	x.offsets, x.times, x.entry, x.max, x.from = nil, nil, 0, 0, size
+	x.offsets, x.times, x.entry, x.max, x.from, x.bound = nil, nil, 0, 0, size, bound
 }
 
 // fill completes the index from the index file and the log; it gives up when more
@@ -145,7 +147,7 @@ func (s *Segment) fill(scanBytes int64) error {
 	x.load.Lock()
 	defer x.load.Unlock()
 	x.RLock()
-	from := x.from
+	from, bound := x.from, x.bound
 	x.RUnlock()
 	if from == 0 {
 		return nil
@@ -154,6 +156,9 @@ func (s *Segment) fill(scanBytes int64) error {
 	if from-covered > scanBytes {
 		return nil
 	}
+	// The file does not say what stands behind its last entry. Too late a time only
+	// makes a search begin earlier.
+	front.max = bound
 	err := s.Headers(covered, from, func(h *batch.Header, pos int64) bool {
 		front.addLocked(s.id.Base, h, pos, s.every)
 		return true

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/vfs"
@@ -45,6 +46,16 @@ func (s *Segment) SaveIndex(scanBytes int64) error {
 	}
 	s.index.saved.Store(size)
 	return f.Close()
+}
+
+// DropIndex removes the index file: it may describe what a crash took back, and later
+// appends would make it look right again.
+func (s *Segment) DropIndex() error {
+	s.index.saved.Store(0)
+	if err := s.files.fs.Remove(s.path(s.id.IndexName())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // encode describes the first size bytes of the log; entries made for appends that
@@ -114,7 +125,7 @@ func decodeIndex(b []byte) (x *index, covered int64, reason string) {
 	if len(b) != offsets*offsetEntryBytes+times*timeEntryBytes || covered < 0 {
 		return nil, 0, "lengths do not add up"
 	}
-	x = &index{offsets: make([]offsetEntry, offsets), times: make([]timeEntry, times), max: model.NoTimestamp}
+	x = &index{offsets: make([]offsetEntry, offsets), times: make([]timeEntry, times)}
 	for i := range x.offsets {
 		e := offsetEntry{offset: be.Uint32(b), position: be.Uint32(b[4:])}
 		if int64(e.position) >= covered || i > 0 && (e.offset <= x.offsets[i-1].offset || e.position <= x.offsets[i-1].position) {

@@ -110,6 +110,31 @@ func TestSearchesAgreeWithWalkingTheLog(t *testing.T) {
 	})
 }
 
+// The index file ends with its last entry, the log behind that may hold larger
+// timestamps.
+func TestASearchByTimeAfterARestartFindsWhatStandsBehindTheLastEntry(t *testing.T) {
+	memory := vfs.NewMemory()
+	s := newSegment(NewFiles(memory, 1), Meta{}, 1000)
+	for i, ts := range []model.Timestamp{10, 20, 30, 99} {
+		add(t, s, build(t, model.Offset(i), ts, 1, 300))
+	}
+	if err := forceSave(s); err != nil {
+		t.Fatal(err)
+	}
+	meta := s.Meta()
+	if err := errors.Join(s.Flush(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = newSegment(NewFiles(memory, 1), meta, 1000)
+	for i := range 10 {
+		add(t, s, build(t, model.Offset(4+i), 40+model.Timestamp(i), 1, 300))
+	}
+	f, ok, err := s.LocateTime(90, s.Size())
+	if err != nil || !ok || f.Header.BaseOffset != 3 {
+		t.Errorf("found %+v, %v, %v; want offset 3", f, ok, err)
+	}
+}
+
 // forceSave writes the index file of a log that is too small to need one.
 func forceSave(s *Segment) error {
 	if err := s.fill(math.MaxInt64); err != nil {

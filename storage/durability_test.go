@@ -1,0 +1,223 @@
+package storage
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/vfs"
+)
+
+// A partition whose first append is queued, and not entered yet, belongs to the
+// checkpoint: the journal in front of it will not be replayed.
+func TestACheckpointWaitsForAFirstAppend(t *testing.T) {
+	e := open(t, vfs.NewMemory())
+	p := part(t, e, 1)
+	a := Append{Partition: p, Batch: plain("x")}
+	p.mu.Lock()
+	s, err := e.stage(&a, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := []staged{s}
+	if _, err := e.write(items); err != nil {
+		t.Fatal(err)
+	}
+	pending, err := e.enqueue(items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	captured := make(chan int)
+	go func() {
+		_, _, n := e.capture()
+		captured <- n
+	}()
+	for range 1000 { // the capture meets the append under way
+		runtime.Gosched()
+	}
+	e.commit(items, 0)
+	p.mu.Unlock()
+	if n := <-captured; n != 1 {
+		t.Errorf("%d partitions captured", n)
+	}
+	if err := pending.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill -9 between the journal's write and its sync leaves an entry that a restart
+// reads from the page cache and shows. Then it must not get lost any more.
+func TestWhatARestartHasShownSurvivesThePowerCut(t *testing.T) {
+	for name, size := range map[string]int{"inline": 10, "by reference": 300} {
+		t.Run(name, func(t *testing.T) {
+			memory := vfs.NewMemory()
+			small := func(o *Options) { o.ReferenceThreshold = 200 }
+			killed := process{vfs.NewFault(memory)}
+			e := open(t, killed, small)
+			put(t, e, Append{Partition: part(t, e, 1), Batch: plain("x")})
+			value := strings.Repeat("y", size)
+			killed.AfterEach(func(ev vfs.Event) {
+				if ev.Op == vfs.OpWrite && strings.HasSuffix(ev.Name, ".journal") {
+					killed.StopAfter(0)
+				}
+			})
+			pending, err := e.Append(Append{Partition: part(t, e, 1), Batch: plain(value)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pending.Wait(t.Context()); err == nil {
+				t.Fatal("acknowledged by a process that was killed")
+			}
+			e = open(t, process{vfs.NewFault(memory)}, small)
+			shown := values(t, part(t, e, 1))
+			e = open(t, memory.Crash(nil), small)
+			if got := values(t, part(t, e, 1)); len(got) != len(shown) || len(shown) != 2 {
+				t.Errorf("%d records, %d were shown before", len(got), len(shown))
+			}
+		})
+	}
+}
+
+// A reader may be the one who closes another segment's file, and so the one who
+// learns that its bytes are lost.
+func TestAFailedSyncOfAnEvictedFilePoisonsTheEngine(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	poisoned := make(chan error, 1)
+	e := open(t, fault, func(o *Options) {
+		o.MaxOpenFiles = 1
+		o.Events.Poisoned = func(err error) { poisoned <- err }
+	})
+	a, b := part(t, e, 1), part(t, e, 2)
+	put(t, e, Append{Partition: a, Batch: plain("a")})
+	put(t, e, Append{Partition: b, Batch: plain("b")})
+	fault.Add(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: errors.New("I/O error"), DropDirty: true})
+	r, err := a.Read(ReadRequest{MaxBytes: 1000})
+	if err == nil && r.Slice != nil {
+		r.Slice.Release()
+	}
+	fault.Clear()
+	if err := e.checkpoint(t.Context(), 0); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("checkpoint after bytes were lost: %v", err)
+	}
+	if _, err := e.Append(Append{Partition: b, Batch: plain("c")}); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("append after bytes were lost: %v", err)
+	}
+	<-poisoned
+}
+
+// Runs too short to fill half a journal must not let it grow for ever.
+func TestManyShortRunsTakeACheckpoint(t *testing.T) {
+	memory := vfs.NewMemory()
+	for range 8 {
+		e := open(t, process{vfs.NewFault(memory)}, func(o *Options) { o.JournalFileBytes, o.JournalBytes = 16<<10, 64<<10 })
+		for range 10 {
+			put(t, e, Append{Partition: part(t, e, 1), Batch: plain(string(make([]byte, 1000)))})
+		}
+		memory = memory.Crash(nil)
+	}
+	open(t, memory, func(o *Options) { o.JournalFileBytes, o.JournalBytes = 16<<10, 64<<10 })
+	within(t, "a checkpoint", func() bool { return len(names(t, memory, ".", "checkpoint-")) > 0 })
+}
+
+// What a checkpoint that failed did not name may still be named by the one before.
+func TestAFailedCheckpointDoesNotCount(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	e := open(t, fault)
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("x")})
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	listed := e.checkpoints.begun.Load()
+	fault.Add(vfs.Rule{Op: vfs.OpCreate, Name: "checkpoint-*", Err: errors.New("no space"), Times: 1})
+	if err := e.checkpoint(t.Context(), 0); err == nil {
+		t.Fatal("written without space")
+	}
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if taken := e.checkpoints.taken.Load(); taken >= listed+2 {
+		t.Errorf("checkpoint %d is the first after %d", taken, listed)
+	}
+}
+
+// Without fsync a power cut takes what was not written yet, and nothing else: not the
+// checkpoint's ability to find its place.
+func TestWithoutFsyncAPowerCutLosesTheTailOnly(t *testing.T) {
+	memory := vfs.NewMemory()
+	e := open(t, memory, func(o *Options) { o.Durability = OS })
+	p := part(t, e, 1)
+	for range 10 {
+		put(t, e, Append{Partition: p, Batch: plain("x")})
+	}
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	put(t, e, Append{Partition: p, Batch: plain("y")})
+	e, err := tryOpen(t, memory.Crash(nil))
+	if err != nil {
+		t.Fatalf("open after a power cut: %v", err)
+	}
+	if got := values(t, part(t, e, 1)); len(got) < 10 {
+		t.Errorf("%v survived a checkpoint", got)
+	}
+}
+
+// An index file may describe appends that a crash took back. What is appended
+// instead must not be looked for where they stood.
+func TestAnIndexOfWhatACrashTookBackIsNotUsed(t *testing.T) {
+	memory := vfs.NewMemory()
+	fault := vfs.NewFault(memory)
+	e := open(t, process{fault})
+	p := part(t, e, 1)
+	fill := func(e *Engine, n, size int) {
+		for range n {
+			put(t, e, Append{Partition: part(t, e, 1), Batch: plain(strings.Repeat("x", size))})
+		}
+	}
+	fill(e, 40, 2000)
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.journal", Err: errors.New("the end")})
+	var lost *Pending
+	for range 40 {
+		pending, err := e.Append(Append{Partition: p, Batch: plain(strings.Repeat("x", 2000))})
+		if err != nil {
+			break
+		}
+		lost = pending
+	}
+	if err := lost.Wait(t.Context()); err == nil {
+		t.Fatal("the journal was written")
+	}
+	// As a roll does, or Close.
+	if err := p.segments()[0].SaveIndex(math.MaxInt64); err != nil {
+		t.Fatal(err)
+	}
+	e = open(t, process{vfs.NewFault(memory)})
+	fill(e, 300, 700)
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	memory = memory.Clone()
+	e = open(t, memory)
+	p = part(t, e, 1)
+	for from := range p.Bounds().High {
+		r, err := p.Read(ReadRequest{From: from, MaxBytes: 3000, MinOneBatch: true})
+		if err != nil {
+			t.Fatalf("read from %d: %v", from, err)
+		}
+		b, err := r.Slice.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Slice.Release()
+		if v, _, err := batch.Parse(b); err != nil || v.BaseOffset() != from {
+			t.Fatalf("read from %d begins at %d: %v", from, v.BaseOffset(), err)
+		}
+	}
+}
