@@ -139,7 +139,12 @@ func (f *fetcher) enough() bool {
 		}
 		bytes += min(n, int(t.maxBytes))
 	}
-	return bytes >= int(f.req.MinBytes) || len(f.targets) == 0
+	return bytes >= min(int(f.req.MinBytes), f.limit()) || len(f.targets) == 0
+}
+
+// limit is how many bytes of records the answer may hold, but for its first batch.
+func (f *fetcher) limit() int {
+	return min(int(f.req.MaxBytes), f.session.config.Network.FetchMaxBytes)
 }
 
 // outOfRange reports whether a read would say so, which is an answer too.
@@ -159,7 +164,7 @@ func (f *fetcher) read() kmsg.Response {
 		f.within.mu.Lock()
 		defer f.within.mu.Unlock()
 	}
-	left := min(int(f.req.MaxBytes), f.session.config.Network.FetchMaxBytes)
+	left := f.limit()
 	for i := range f.targets {
 		left -= f.readOne(&f.targets[i], left)
 	}

@@ -149,7 +149,7 @@ type fetchPart struct {
 	fetchWant
 	told       bool         // toldBounds was sent
 	toldBounds model.Bounds // Start, Stable, High
-	at         int          // position in fetchSession.order
+	at         int          // position in fetchSession.order; -1: forgotten
 }
 
 // fetchSession is one session. Its id and topicIDs never change; epoch and used
@@ -200,21 +200,26 @@ func (s *fetchSession) push(p *fetchPart) {
 func (s *fetchSession) forget(key fetchKey) {
 	if p, ok := s.parts[key]; ok {
 		delete(s.parts, key)
-		s.order[p.at] = nil
-		s.holes++
+		s.vacate(p)
 	}
 }
 
 // served moves a partition that returned records behind the others, so that the
 // ones that were left out for want of space come first next time.
 func (s *fetchSession) served(p *fetchPart) {
-	if s.order[p.at] != p {
-		return // forgotten meanwhile
+	if p.at < 0 {
+		return // forgotten meanwhile, by another request of the session
 	}
-	s.order[p.at] = nil
-	s.holes++
+	s.vacate(p)
 	s.push(p)
-	if s.holes > len(s.parts)+16 {
+}
+
+// vacate takes a partition out of the order. Holes are bounded: a consumer that
+// pauses and resumes makes one with every request.
+func (s *fetchSession) vacate(p *fetchPart) {
+	s.order[p.at] = nil
+	p.at = -1
+	if s.holes++; s.holes > len(s.parts)+16 {
 		s.compact()
 	}
 }

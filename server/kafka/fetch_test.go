@@ -340,6 +340,58 @@ func TestPartitionsTakeTurnsInASession(t *testing.T) {
 	}
 }
 
+// A consumer that pauses and resumes a partition forgets it and adds it again with
+// every request; a session of two partitions must not grow by that.
+func TestASessionDoesNotGrowByPauses(t *testing.T) {
+	cache := newFetchSessions(1)
+	s := cache.open(time.Now(), true)
+	change := func(forget bool) *kmsg.FetchRequest {
+		req := kmsg.NewPtrFetchRequest()
+		t := kmsg.NewFetchRequestTopic()
+		t.Partitions = []kmsg.FetchRequestTopicPartition{kmsg.NewFetchRequestTopicPartition()}
+		req.Topics = append(req.Topics, t)
+		if forget {
+			req.Topics = nil
+			f := kmsg.NewFetchRequestForgottenTopic()
+			f.Partitions = []int32{0}
+			req.ForgottenTopics = append(req.ForgottenTopics, f)
+		}
+		return req
+	}
+	for i := range 1000 {
+		s.update(change(i%2 == 1))
+	}
+	if len(s.parts) != 0 || len(s.order) > 100 {
+		t.Errorf("%d partitions in a list of %d", len(s.parts), len(s.order))
+	}
+}
+
+// Two requests of one session may be under way when a client reconnects. What the
+// second one forgets, the first one may still serve.
+func TestAPartitionForgottenWhileItIsServed(t *testing.T) {
+	s := newFetchSessions(1).open(time.Now(), true)
+	add, forget := kmsg.NewPtrFetchRequest(), kmsg.NewPtrFetchRequest()
+	topic, forgotten := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestForgottenTopic()
+	for n := range int32(40) {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition = n
+		topic.Partitions = append(topic.Partitions, p)
+		forgotten.Partitions = append(forgotten.Partitions, n)
+	}
+	add.Topics = append(add.Topics, topic)
+	forget.ForgottenTopics = append(forget.ForgottenTopics, forgotten)
+	s.update(add)
+	targets := s.targets(nil)
+	s.update(forget)
+	s.compact()
+	for _, target := range targets {
+		s.served(target.part)
+	}
+	if got := s.targets(nil); len(got) != 0 {
+		t.Errorf("%d partitions are back", len(got))
+	}
+}
+
 func TestSessionCache(t *testing.T) {
 	now := time.Now()
 	cache := newFetchSessions(2)
@@ -423,6 +475,20 @@ func TestARecreatedTopicIsAnother(t *testing.T) {
 	}
 	if got := fetched(ask[*kmsg.FetchResponse](c, 13, fetchRequest(fresh, map[int32]int64{0: 0})))[0]; got.ErrorCode != 0 || got.HighWatermark != 0 {
 		t.Errorf("the new topic: %+v", got)
+	}
+}
+
+// No answer is larger than max bytes, so min bytes cannot ask for more, as in Kafka.
+func TestMinBytesBeyondWhatAnAnswerMayHoldDoesNotWait(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	for range 4 {
+		b.append(topic, 0, strings.Repeat("x", 1000))
+	}
+	req := fetchRequest(topic, map[int32]int64{0: 0})
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 3_600_000, 1<<30, 2000
+	if got := fetched(ask[*kmsg.FetchResponse](b.dial(), 13, req)); len(values(t, got[0])) != 1 {
+		t.Errorf("%d values", len(values(t, got[0])))
 	}
 }
 
