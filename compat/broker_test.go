@@ -21,6 +21,12 @@ import (
 // given settings (key=value) beside its defaults.
 func start(t *testing.T, set ...string) string {
 	t.Helper()
+	return startBroker(t, set...).KafkaAddr("PLAINTEXT").String()
+}
+
+// startBroker is start for a broker with other listeners.
+func startBroker(t *testing.T, set ...string) *server.Broker {
+	t.Helper()
 	set = append([]string{"listeners=PLAINTEXT://127.0.0.1:0", "moonmq.listen=off", "perigee.http.listen=off"}, set...)
 	loaded, err := config.Load(config.Sources{Set: set})
 	if err != nil {
@@ -35,7 +41,7 @@ func start(t *testing.T, set ...string) string {
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return b.KafkaAddr("PLAINTEXT").String()
+	return b
 }
 
 // kafkaClient returns a kgo client of the broker at addr.
