@@ -24,12 +24,15 @@ run() { # name, arguments…
 		echo "SKIP $name: $(grep -m1 -iE 'skip' "$name.log" | tr -s ' ')"
 	else
 		failed=$((failed + 1))
-		echo "FAIL $name: $(grep -m1 -E 'Error:|Fail|panic|expected|_test.go' "$name.log" | tr -s ' ' | cut -c1-200)"
+		# A test's own words come last, its log lines before them.
+		echo "FAIL $name: $(grep -E '_test\.go:[0-9]+:|panic:' "$name.log" | tail -n 1 | tr -s ' ' | cut -c1-200)"
 	fi
 }
 for method in $(grep -hoE '^func \(its \*IntegrationTestSuite\) (Test[A-Za-z0-9_]+)' "$source"/*_test.go | awk '{print $4}' | sort -u); do
 	run "$method" -test.run '^TestIntegration$' -testify.m "^$method\$"
 done
-run TestTransactional -test.run '^TestTransactional'
+for test in $(grep -hoE '^func (TestTransactional[A-Za-z0-9_]*)' "$source"/*_test.go | awk '{print $2}' | sort -u); do
+	run "$test" -test.run "^$test\$"
+done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
