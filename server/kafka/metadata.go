@@ -64,12 +64,14 @@ func metadata(s *session, r *request) reply {
 // and says what became of them.
 func (s *session) autoCreate(req *kmsg.MetadataRequest) func(context.Context) (map[string]catalog.CreatedTopic, error) {
 	var missing []string
+	seen := map[string]bool{}
 	if req.AllowAutoTopicCreation || req.Version < 4 {
 		for i := range req.Topics {
 			name := req.Topics[i].Topic
-			if name == nil || slices.Contains(missing, *name) {
+			if name == nil || seen[*name] {
 				continue
 			}
+			seen[*name] = true
 			if _, ok := s.coordinator.Catalog().Topic(*name); !ok {
 				missing = append(missing, *name)
 			}
@@ -81,11 +83,18 @@ func (s *session) autoCreate(req *kmsg.MetadataRequest) func(context.Context) (m
 	made := s.coordinator.AutoCreate(missing)
 	return func(ctx context.Context) (map[string]catalog.CreatedTopic, error) {
 		results, err := made(ctx)
-		byName := make(map[string]catalog.CreatedTopic, len(results))
-		for i := range results {
-			byName[missing[i]] = results[i]
+		if ctx.Err() != nil {
+			return nil, err
 		}
-		return byName, err
+		byName := make(map[string]catalog.CreatedTopic, len(missing))
+		for i, name := range missing {
+			if err != nil { // none could be made: a full disk is no reason to say nothing of the others
+				byName[name] = catalog.CreatedTopic{Err: err}
+			} else {
+				byName[name] = results[i]
+			}
+		}
+		return byName, nil
 	}
 }
 

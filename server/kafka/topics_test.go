@@ -405,3 +405,27 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		t.Errorf("bad cursor: %s", refusal(got, nil))
 	}
 }
+
+// While the disk is full no topic can be made on the way; the topics there are
+// must be answered all the same.
+func TestMetadataAnswersWhileTheDiskIsFull(t *testing.T) {
+	b := startBroker(t)
+	b.create("orders", 1)
+	free, total, err := b.disk.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.disk.SetTotal(total - free + 20<<20) // enough to start, less than what is kept free
+	b.restart()
+	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = true
+	for _, name := range []string{"orders", "missing"} {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, topic)
+	}
+	got := ask[*kmsg.MetadataResponse](b.dial(), 12, req).Topics
+	if len(got) != 2 || got[0].ErrorCode != 0 || got[1].ErrorCode != kerr.KafkaStorageError.Code {
+		t.Errorf("topics %+v", got)
+	}
+}
