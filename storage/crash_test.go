@@ -84,6 +84,7 @@ func (s *script) step(i int) {
 		s.run()
 	default: // kill -9: what was written and not synced is still there
 		s.process.StopAfter(0)
+		s.process.Quiet()
 		s.run()
 	}
 }

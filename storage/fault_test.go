@@ -95,6 +95,48 @@ func TestAWriteWithoutSpaceLeavesThePartitionAsItWas(t *testing.T) {
 	}
 }
 
+// Small batches reach their file when somebody reads: then the reader meets what
+// is wrong with the disk.
+func TestAReaderThatCannotWriteTheTail(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	e := open(t, fault)
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("first")})
+	values(t, p) // the file is there
+	put(t, e, Append{Partition: p, Batch: plain("in memory")})
+	read := func() error {
+		r, err := p.Read(ReadRequest{From: 1, MaxBytes: 1 << 20, MinOneBatch: true})
+		if r.Slice != nil {
+			r.Slice.Release()
+		}
+		return err
+	}
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC})
+	if err := read(); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("without space: %v", err)
+	}
+	if got := values(t, p); len(got) != 2 {
+		t.Errorf("with space again: %v", got)
+	}
+	put(t, e, Append{Partition: p, Batch: plain("in memory, too")})
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.EIO})
+	if err := read(); !errors.Is(err, ErrPartitionOffline) {
+		t.Errorf("on a broken disk: %v", err)
+	}
+}
+
+func TestAReadErrorTakesThePartitionOffline(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	e := open(t, fault)
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("x")})
+	fault.Add(vfs.Rule{Op: vfs.OpRead, Name: "*.log", Times: 1, Err: syscall.EIO})
+	err := p.Scan(t.Context(), 0, func(batch.View) error { return nil })
+	if !errors.Is(err, ErrPartitionOffline) || !errors.Is(p.Err(), ErrPartitionOffline) {
+		t.Errorf("%v, then %v", err, p.Err())
+	}
+}
+
 func TestAFailedFirstWriteLeavesNoPartitionBehind(t *testing.T) {
 	memory := vfs.NewMemory()
 	fault := vfs.NewFault(memory)

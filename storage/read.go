@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"math"
 
 	"github.com/perigeemq/perigee/storage/batch"
@@ -40,7 +41,7 @@ type Read struct {
 // Read returns whole batches of one segment from the one that holds From. An
 // offset between what is visible and End is not an error: there is nothing yet.
 // Errors: ErrOffsetOutOfRange (with Bounds filled in), ErrPartitionDeleted,
-// ErrPartitionOffline, *CorruptionError.
+// ErrPartitionOffline (also when this read found the damage), ErrStorageFull.
 func (p *Partition) Read(r ReadRequest) (Read, error) {
 	read, _, err := retryRemoved(func() (Read, bool, error) {
 		v, err := p.view()
@@ -54,10 +55,15 @@ func (p *Partition) Read(r ReadRequest) (Read, error) {
 }
 
 // distrust takes the partition offline when a read met bytes that cannot be what
-// was written: what else of it is damaged nobody knows.
+// was written, or files that cannot be read: what else of it is damaged nobody
+// knows. A reader also meets what a writer does, because what gathers in memory
+// goes to the file when somebody wants to read it; no space passes.
 func (p *Partition) distrust(err error) error {
 	if damage, ok := errors.AsType[*CorruptionError](err); ok {
 		return p.offline(damage)
+	}
+	if _, ok := errors.AsType[*iofs.PathError](err); ok {
+		return p.e.fileError(p, err)
 	}
 	return err
 }
@@ -175,8 +181,8 @@ func (p *Partition) Scan(ctx context.Context, from model.Offset, fn func(batch.V
 			return err
 		}
 		if r.Slice != nil {
-			if err := scanSlice(r.Slice, fn); err != nil {
-				return p.distrust(err)
+			if err := p.scanSlice(r.Slice, fn); err != nil {
+				return err
 			}
 		}
 		from = r.Next
@@ -184,16 +190,16 @@ func (p *Partition) Scan(ctx context.Context, from model.Offset, fn func(batch.V
 	return nil
 }
 
-func scanSlice(s *Slice, fn func(batch.View) error) error {
+func (p *Partition) scanSlice(s *Slice, fn func(batch.View) error) error {
 	defer s.Release()
 	b, err := s.Bytes()
 	if err != nil {
-		return err
+		return p.distrust(err)
 	}
 	for pos := s.pos; len(b) > 0; {
 		v, rest, err := batch.Parse(b)
 		if err != nil {
-			return &CorruptionError{File: s.segment.Path(), Offset: pos, Reason: err.Error()}
+			return p.distrust(&CorruptionError{File: s.segment.Path(), Offset: pos, Reason: err.Error()})
 		}
 		if err := fn(v); err != nil {
 			return err

@@ -158,8 +158,8 @@ func TestRemainsOfATornWriteStayDead(t *testing.T) {
 	g.awaitSync()
 	// The power goes: of one write only the second entry reached the disk.
 	torn := mem.Clone()
-	e, err := encode(inline(1, pageful))
-	ok(t, err)
+	var e encoded
+	ok(t, e.encode(inline(1, pageful)))
 	e.place(pageBytes, 0, w.current.header.salt)
 	edit(t, torn, journalFile(1), func(f vfs.File) {
 		_, err := f.WriteAt(make([]byte, pageBytes), fileHeaderBytes)

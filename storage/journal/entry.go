@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/vfs"
@@ -69,6 +70,8 @@ type Entry struct {
 	// before the group's channel is closed. A nil error means durable. It must not
 	// block, nor call the Writer.
 	Done func(err error)
+
+	encoded encoded
 }
 
 const (
@@ -114,25 +117,30 @@ func bodyBytes(items []Item) (int64, error) {
 }
 
 // encoded is an entry ready to be written: every byte but the header fields that
-// depend on its place in the journal.
+// depend on its place in the journal. It is part of the Entry, and has room for the
+// usual one, a single batch, so that an append allocates nothing here.
 type encoded struct {
 	header [entryHeaderBytes]byte
 	// bufs are the pieces in order: the header, item heads from our memory, batches
 	// from the caller's, zeros to the alignment.
 	bufs  [][]byte
 	bytes int64 // their total, a multiple of the alignment
+
+	bufsRoom [4][]byte
+	headRoom [referenceBytes]byte
 }
 
 var padding [alignment]byte
 
 // encode lays the items out and computes the body's checksum.
-func encode(items []Item) (*encoded, error) {
+func (e *encoded) encode(items []Item) error {
 	length, err := bodyBytes(items)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &encoded{bufs: make([][]byte, 1, 2+2*len(items)), bytes: entryHeaderBytes + align(length)}
-	heads := make([]byte, 0, len(items)*referenceBytes)
+	e.bytes = entryHeaderBytes + align(length)
+	e.bufs = append(slices.Grow(e.bufsRoom[:0], 2+2*len(items)), e.header[:])
+	heads := slices.Grow(e.headRoom[:0], len(items)*referenceBytes)
 	crc, from := uint32(0), 0
 	for i := range items {
 		heads = appendHead(heads, &items[i])
@@ -147,14 +155,13 @@ func encode(items []Item) (*encoded, error) {
 		crc = crc32.Update(crc, castagnoli, heads[from:])
 		e.bufs = append(e.bufs, heads[from:])
 	}
-	e.bufs[0] = e.header[:]
 	if pad := align(length) - length; pad > 0 {
 		e.bufs = append(e.bufs, padding[:pad])
 	}
 	binary.BigEndian.PutUint32(e.header[4:], uint32(length))
 	binary.BigEndian.PutUint32(e.header[32:], crc)
 	binary.BigEndian.PutUint32(e.header[36:], uint32(len(items)))
-	return e, nil
+	return nil
 }
 
 func appendHead(b []byte, it *Item) []byte {

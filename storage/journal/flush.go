@@ -131,8 +131,9 @@ func (w *Writer) write(entries []queued) error {
 		}
 	}
 	for i := range entries {
-		entries[i].place(entries[i].at, w.durable, w.current.header.salt)
-		for _, b := range entries[i].bufs {
+		e := entries[i].encoded
+		e.place(entries[i].at, w.durable, w.current.header.salt)
+		for _, b := range e.bufs {
 			if err := w.out.put(w.current, b); err != nil {
 				return err
 			}

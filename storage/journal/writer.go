@@ -156,11 +156,12 @@ type file struct {
 }
 
 type queued struct {
-	*encoded
-	at   LSN
-	refs []vfs.File
-	sync bool // see Entry
-	done func(error)
+	encoded *encoded // the caller's again after done
+	bytes   int64
+	at      LSN
+	refs    []vfs.File
+	sync    bool // see Entry
+	done    func(error)
 }
 
 // Open continues the journal behind what Recover found, in a new file. Recover
@@ -241,15 +242,15 @@ func (w *Writer) settle(r *Recovered) error {
 }
 
 // Enqueue puts an entry at the end of the journal. When it returns the entry's
-// place is fixed and its bytes are the Writer's until Done. It blocks while the
+// place is fixed, and it and its bytes are the Writer's until Done. It blocks while the
 // queue is full. ErrFull and *EntryTooLargeError refuse this entry;
 // ErrPoisoned and ErrClosed are final. After an error Done is never called.
 func (w *Writer) Enqueue(e *Entry) (Queued, error) {
-	enc, err := encode(e.Items)
-	if err != nil {
+	enc := &e.encoded
+	if err := enc.encode(e.Items); err != nil {
 		return Queued{}, err
 	}
-	q := queued{encoded: enc, refs: references(e.Items), sync: e.Sync, done: e.Done}
+	q := queued{encoded: enc, bytes: enc.bytes, refs: references(e.Items), sync: e.Sync, done: e.Done}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.mu.err == nil && w.mu.bytes > 0 && w.mu.bytes+enc.bytes > w.o.QueueBytes {

@@ -79,9 +79,11 @@ type Fault struct {
 		rules   []*rule
 		counts  [ops]int
 		changes int
+		running int         // operations on their way
 		stopAt  int         // number of changes after which nothing works; negative for never
 		hook    func(Event) // see AfterEach
 	}
+	idle sync.Cond // running is 0
 }
 
 type rule struct {
@@ -93,6 +95,7 @@ type rule struct {
 func NewFault(fs FS) *Fault {
 	f := &Fault{fs: fs}
 	f.mu.stopAt = -1
+	f.idle.L = &f.mu
 	return f
 }
 
@@ -118,6 +121,16 @@ func (f *Fault) StopAfter(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.stopAt = f.mu.changes + n
+}
+
+// Quiet waits until no operation is on its way. After StopAfter has struck nothing
+// changes the disk any more when it returns, as when a process is gone.
+func (f *Fault) Quiet() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.mu.running > 0 {
+		f.idle.Wait()
+	}
 }
 
 // Stopped says whether StopAfter has struck.
@@ -154,6 +167,7 @@ func (f *Fault) decide(e Event) (Rule, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.counts[e.Op]++
+	f.mu.running++
 	if e.Op.changes() {
 		f.mu.changes++
 	}
@@ -185,6 +199,7 @@ func (r *rule) matches(e Event) bool {
 // before a rule's error is returned.
 func (f *Fault) do(e Event, operation func() error, instead func(Rule)) error {
 	r, err := f.decide(e)
+	defer f.finish()
 	if err != nil {
 		return err
 	}
@@ -206,6 +221,14 @@ func (f *Fault) do(e Event, operation func() error, instead func(Rule)) error {
 		hook(e)
 	}
 	return err
+}
+
+func (f *Fault) finish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.running--; f.mu.running == 0 {
+		f.idle.Broadcast()
+	}
 }
 
 // Open implements FS.
