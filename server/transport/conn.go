@@ -44,6 +44,8 @@ type Conn struct {
 	// connection with any is not idle.
 	outstanding atomic.Int32
 	lastActive  atomic.Int64 // when a frame came or an answer left, in Unix nanoseconds
+	readArmed   bool         // the socket has a read deadline that has not passed; the read goroutine's
+	writeBy     time.Time    // the socket's write deadline; the write goroutine's
 	stopped     atomic.Bool  // stopReading was called
 	hungUp      atomic.Pointer[error]
 
@@ -83,7 +85,7 @@ func newConn(s *Server, l *Listener, socket net.Conn) *Conn {
 	}
 	c.in = bufio.NewReaderSize(c.socket, readAhead)
 	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
-	c.touch()
+	c.touch(time.Now())
 	return c
 }
 
@@ -142,7 +144,7 @@ var errClosed = errors.New("connection closed")
 // client closed it between two frames.
 func (c *Conn) converse() error {
 	if err := c.handshake(); err != nil {
-		return fmt.Errorf("TLS handshake: %w", err)
+		return fmt.Errorf("%w: %w", ErrHandshake, err)
 	}
 	if report := c.server.options.Events.Opened; report != nil {
 		report(c)
@@ -173,12 +175,15 @@ func (c *Conn) converse() error {
 	return err
 }
 
+// ErrHandshake ends a connection that did not become a TLS connection.
+var ErrHandshake = errors.New("TLS handshake")
+
 func (c *Conn) handshake() error {
 	t, ok := c.socket.(*tls.Conn)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, c.server.options.HandshakeTimeout)
 	defer cancel()
 	return t.HandshakeContext(ctx)
 }
@@ -217,9 +222,15 @@ func (c *Conn) readFrames() error {
 
 // peekLength waits for the four bytes that open a frame. It returns nil bytes
 // when the client closed the connection.
+//
+// The deadline is left as it is while it has not passed, since moving it for
+// every frame costs as much as reading a small one. When it passes and the client
+// was not idle for so long, it is moved by what is left.
 func (c *Conn) peekLength() ([]byte, error) {
 	for {
-		c.armRead()
+		if !c.readArmed {
+			c.armRead()
+		}
 		prefix, err := c.in.Peek(4)
 		switch {
 		case err == nil:
@@ -230,9 +241,10 @@ func (c *Conn) peekLength() ([]byte, error) {
 			return nil, ErrShutdown
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, fmt.Errorf("read frame length: %w", err)
-		case len(prefix) > 0 || c.idleFor() >= c.server.options.IdleTimeout && c.outstanding.Load() == 0:
+		case c.idleLeft() <= 0 && (len(prefix) > 0 || c.outstanding.Load() == 0):
 			return nil, fmt.Errorf("idle for %v", c.server.options.IdleTimeout)
 		}
+		c.readArmed = false
 	}
 }
 
@@ -253,7 +265,7 @@ func (c *Conn) readFrame(n int) (*Frame, error) {
 		return nil, fmt.Errorf("read frame of %d bytes: %w", n, err)
 	}
 	c.server.stats.BytesIn.Add(int64(n) + 4)
-	c.touch()
+	c.touch(time.Now())
 	return f, nil
 }
 
@@ -313,10 +325,18 @@ func (c *Conn) stopReading() {
 	c.socket.SetReadDeadline(time.Unix(1, 0))
 }
 
-// armRead lets the client be silent for the idle time, counted from now.
-func (c *Conn) armRead() { c.armReadFor(math.MaxInt64) }
+// armRead lets the client be silent for what is left of the idle time, or for all
+// of it when nothing is: then it waits for an answer.
+func (c *Conn) armRead() {
+	left := c.idleLeft()
+	if left <= 0 {
+		left = c.server.options.IdleTimeout
+	}
+	c.armReadFor(left)
+}
 
-// armReadFor is armRead with a shorter limit.
+// armReadFor lets the client be silent for so long, from now, but not longer than
+// the idle time.
 func (c *Conn) armReadFor(limit time.Duration) {
 	if idle := c.server.options.IdleTimeout; idle >= 0 {
 		limit = min(limit, idle)
@@ -325,14 +345,21 @@ func (c *Conn) armReadFor(limit time.Duration) {
 	if limit < math.MaxInt64 {
 		deadline = time.Now().Add(limit)
 	}
+	c.readArmed = true
 	c.socket.SetReadDeadline(deadline)
 	if c.stopped.Load() { // came in between: its deadline must win
 		c.socket.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-func (c *Conn) touch() { c.lastActive.Store(time.Now().UnixNano()) }
+func (c *Conn) touch(now time.Time) { c.lastActive.Store(now.UnixNano()) }
 
-func (c *Conn) idleFor() time.Duration {
-	return time.Duration(time.Now().UnixNano() - c.lastActive.Load())
+// idleLeft is how long the client may still be silent; what is not positive means
+// that it was for too long.
+func (c *Conn) idleLeft() time.Duration {
+	idle := c.server.options.IdleTimeout
+	if idle < 0 {
+		return math.MaxInt64
+	}
+	return idle - time.Duration(time.Now().UnixNano()-c.lastActive.Load())
 }

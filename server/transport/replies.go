@@ -111,7 +111,6 @@ func (c *Conn) flush() {
 			c.fail(err)
 		}
 		c.server.stats.BytesOut.Add(w.bytes)
-		c.touch()
 	}
 	for _, release := range w.releases {
 		release()
@@ -164,11 +163,12 @@ func (c *Conn) writeParts(parts []Part) error {
 // process) get one buffer, so that a TLS record is not spent on every part.
 func (c *Conn) writeVector() error {
 	w := &c.out
+	if len(w.vector) == 0 {
+		return nil
+	}
 	c.armWrite()
 	var err error
 	switch {
-	case len(w.vector) == 0:
-		return nil
 	case len(w.vector) == 1:
 		_, err = c.socket.Write(w.vector[0])
 	case c.raw != nil:
@@ -189,7 +189,13 @@ func (c *Conn) writeVector() error {
 	return nil
 }
 
-// armWrite gives the client WriteTimeout from now to take some bytes.
+// armWrite gives the client WriteTimeout from now to take some bytes, or up to a
+// quarter more: the deadline is not moved for every answer.
 func (c *Conn) armWrite() {
-	c.socket.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout))
+	now, timeout := time.Now(), c.server.options.WriteTimeout
+	c.touch(now)
+	if c.writeBy.Sub(now) < timeout {
+		c.writeBy = now.Add(timeout + timeout/4)
+		c.socket.SetWriteDeadline(c.writeBy)
+	}
 }

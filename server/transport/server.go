@@ -51,6 +51,9 @@ type Options struct {
 	// WriteTimeout closes a connection whose client takes no byte of an answer
 	// for so long. Default 30 seconds.
 	WriteTimeout time.Duration
+	// HandshakeTimeout is how long a client may take for its TLS handshake.
+	// Default 10 seconds.
+	HandshakeTimeout time.Duration
 	// HTTPHint is a sentence for somebody who sends HTTP to one of our ports,
 	// such as where the console is.
 	HTTPHint string
@@ -75,7 +78,7 @@ const (
 	defaultMaxQueuedReplies = 64
 	defaultIdleTimeout      = 10 * time.Minute
 	defaultWriteTimeout     = 30 * time.Second
-	handshakeTimeout        = 10 * time.Second // for a client to finish its TLS handshake
+	defaultHandshakeTimeout = 10 * time.Second
 )
 
 // Server owns listeners and their connections. Listen binds, Serve accepts,
@@ -125,6 +128,9 @@ func NewServer(o Options) *Server {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
+	}
+	if o.HandshakeTimeout <= 0 {
+		o.HandshakeTimeout = defaultHandshakeTimeout
 	}
 	s := &Server{options: o}
 	s.SetLimits(o.Limits)
