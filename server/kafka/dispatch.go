@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -29,6 +30,7 @@ func now(resp kmsg.Response) reply {
 // assignments) alias the frame, which lives until the reply is written. Who
 // keeps them longer copies them or retains the frame.
 type request struct {
+	arrived      time.Time
 	key, version int16
 	correlation  int32
 	clientID     string // "" when the client sent none

@@ -99,7 +99,7 @@ func (s *session) Serve(f *transport.Frame) (transport.Reply, error) {
 		s.metrics.Refused(h.Key)
 		return nil, err
 	}
-	r := &request{key: h.Key, version: h.Version, correlation: h.Correlation, clientID: h.ClientID, body: req, frame: f}
+	r := &request{arrived: arrived, key: h.Key, version: h.Version, correlation: h.Correlation, clientID: h.ClientID, body: req, frame: f}
 	rep := a.handle(s, r)
 	if rep == nil {
 		return nil, r.hangup
@@ -123,11 +123,33 @@ type sender interface {
 	send(correlation int32) (transport.Output, error)
 }
 
-// buffers keeps the memory of encoded responses. Large ones are rare and left to
-// the collector.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
+// encoded is a response on its way: its bytes, and what the transport wants to know
+// of them. It is used again, so that an answer allocates nothing here.
+type encoded struct {
+	buffer  []byte
+	part    [1]transport.Part
+	release func() // giveBack, made once
+}
+
+// encodings keeps them. Those that grew large are rare and left to the collector.
+var encodings sync.Pool
 
 const keepBuffer = 64 << 10
+
+func takeEncoded() *encoded {
+	if e, ok := encodings.Get().(*encoded); ok {
+		return e
+	}
+	e := &encoded{}
+	e.release = e.giveBack
+	return e
+}
+
+func (e *encoded) giveBack() {
+	if cap(e.buffer) <= keepBuffer {
+		encodings.Put(e)
+	}
+}
 
 // answer turns a handler's reply into one for the transport.
 func (s *session) answer(h wire.Header, arrived time.Time, rep reply) transport.Reply {
@@ -164,14 +186,8 @@ func encode(h wire.Header, resp kmsg.Response) transport.Output {
 	if _, fallback := resp.(*unsupported); !fallback {
 		resp.SetVersion(h.Version)
 	}
-	buffer := buffers.Get().(*[]byte)
-	*buffer = wire.AppendResponse((*buffer)[:0], h.Correlation, resp)
-	return transport.Output{
-		Parts: []transport.Part{{Bytes: *buffer}},
-		Release: func() {
-			if cap(*buffer) <= keepBuffer {
-				buffers.Put(buffer)
-			}
-		},
-	}
+	e := takeEncoded()
+	e.buffer = wire.AppendResponse(e.buffer[:0], h.Correlation, resp)
+	e.part[0].Bytes = e.buffer
+	return transport.Output{Parts: e.part[:], Release: e.release}
 }

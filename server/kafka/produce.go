@@ -72,6 +72,7 @@ type production struct {
 	resp    *kmsg.ProduceResponse
 	items   []produced
 	refused error // why some item was refused
+	late    error // why nothing is waited for any more
 }
 
 // produced is the batch for one partition.
@@ -190,7 +191,7 @@ func (p *production) accept(it *produced, partition int32, records []byte) {
 		p.fail(it, codeOf(err), nil)
 		return
 	}
-	view, err := batch.Accept(records, it.topic.Rules(model.Timestamp(time.Now().UnixMilli())))
+	view, err := batch.Accept(records, it.topic.Rules(model.Timestamp(p.request.arrived.UnixMilli())))
 	if err != nil {
 		p.fail(it, codeOf(err), err)
 		return
@@ -307,26 +308,22 @@ func (p *production) ready() bool {
 // answer is the reply: it waits for every batch, at most for the request's
 // timeout.
 func (p *production) answer(ctx context.Context) kmsg.Response {
+	var timeout <-chan time.Time
 	if !p.ready() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(p.req.TimeoutMillis)*time.Millisecond)
-		defer cancel()
+		timeout = p.session.waitAtMost(time.Duration(p.req.TimeoutMillis) * time.Millisecond)
 	}
 	for i := range p.items {
-		p.settle(ctx, &p.items[i])
+		p.settle(ctx, timeout, &p.items[i])
 	}
 	return p.resp
 }
 
 // settle waits for one batch and fills in its answer.
-func (p *production) settle(ctx context.Context, it *produced) {
+func (p *production) settle(ctx context.Context, timeout <-chan time.Time, it *produced) {
 	if it.pending == nil {
 		return
 	}
-	if err := it.pending.Wait(ctx); err != nil {
-		if ctx.Err() != nil {
-			p.request.frame.Abandon() // the journal may still read it
-		}
+	if err := p.await(ctx, timeout, it.pending); err != nil {
 		it.answer.ErrorCode = codeOf(err)
 		return
 	}
@@ -337,10 +334,32 @@ func (p *production) settle(ctx context.Context, it *produced) {
 	}
 }
 
+// await waits for one batch, and gives up for all that are left when it gives up.
+func (p *production) await(ctx context.Context, timeout <-chan time.Time, pending *storage.Pending) error {
+	select {
+	case <-pending.Done():
+		return pending.Err()
+	default:
+	}
+	if p.late != nil {
+		return p.late
+	}
+	select {
+	case <-pending.Done():
+		return pending.Err()
+	case <-ctx.Done():
+		p.late = ctx.Err()
+	case <-timeout:
+		p.late = context.DeadlineExceeded
+	}
+	p.request.frame.Abandon() // the journal may still read it
+	return p.late
+}
+
 // waitSilently is the reply to acks=0.
 func (p *production) waitSilently(ctx context.Context) kmsg.Response {
 	for i := range p.items {
-		p.settle(ctx, &p.items[i])
+		p.settle(ctx, nil, &p.items[i])
 	}
 	return nil
 }
