@@ -303,7 +303,7 @@ func (e *Engine) write(items []staged) (i int, err error) {
 		s.written = true
 		if err := s.segment.Write(s.batch.Bytes(), s.pos); err != nil {
 			e.unwrite(items)
-			return i, e.fileError(s.p, err)
+			return i, e.writeError(s.p, err)
 		}
 	}
 	return 0, nil
@@ -330,9 +330,9 @@ func (e *Engine) unwrite(items []staged) {
 	}
 }
 
-// fileError sorts what the file system said of a segment: no space is everybody's
+// writeError sorts what the file system said of a segment: no space is everybody's
 // trouble and passes; a failed sync is the end; anything else is this partition's.
-func (e *Engine) fileError(p *Partition, err error) error {
+func (e *Engine) writeError(p *Partition, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.space.exhausted()
 		return fmt.Errorf("%w: %w", ErrStorageFull, err)
@@ -365,7 +365,7 @@ func (e *Engine) enqueue(items []staged) (*Pending, error) {
 		item, pinned, err := e.item(s)
 		if err != nil {
 			pending.unpin()
-			return nil, e.fileError(s.p, err)
+			return nil, e.writeError(s.p, err)
 		}
 		pending.effects[i].pinned = pinned
 		entry.Items = append(entry.Items, item)

@@ -374,7 +374,7 @@ func (o *output) finish() error {
 		return err
 	}
 	if _, err := o.segment.Sync(); err != nil {
-		return o.p.e.fileError(o.p, err)
+		return o.p.e.writeError(o.p, err)
 	}
 	// A failure costs the next reader time and nothing else.
 	_ = o.segment.SaveIndex(math.MaxInt64)

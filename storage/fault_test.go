@@ -118,6 +118,7 @@ func TestAReaderThatCannotWriteTheTail(t *testing.T) {
 	if got := values(t, p); len(got) != 2 {
 		t.Errorf("with space again: %v", got)
 	}
+	fault.Clear()
 	put(t, e, Append{Partition: p, Batch: plain("in memory, too")})
 	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.EIO})
 	if err := read(); !errors.Is(err, ErrPartitionOffline) {

@@ -63,7 +63,7 @@ func (p *Partition) distrust(err error) error {
 		return p.offline(damage)
 	}
 	if _, ok := errors.AsType[*iofs.PathError](err); ok {
-		return p.e.fileError(p, err)
+		return p.e.writeError(p, err)
 	}
 	return err
 }
@@ -181,8 +181,8 @@ func (p *Partition) Scan(ctx context.Context, from model.Offset, fn func(batch.V
 			return err
 		}
 		if r.Slice != nil {
-			if err := p.scanSlice(r.Slice, fn); err != nil {
-				return err
+			if err := scanSlice(r.Slice, fn); err != nil {
+				return p.distrust(err)
 			}
 		}
 		from = r.Next
@@ -190,16 +190,16 @@ func (p *Partition) Scan(ctx context.Context, from model.Offset, fn func(batch.V
 	return nil
 }
 
-func (p *Partition) scanSlice(s *Slice, fn func(batch.View) error) error {
+func scanSlice(s *Slice, fn func(batch.View) error) error {
 	defer s.Release()
 	b, err := s.Bytes()
 	if err != nil {
-		return p.distrust(err)
+		return err
 	}
 	for pos := s.pos; len(b) > 0; {
 		v, rest, err := batch.Parse(b)
 		if err != nil {
-			return p.distrust(&CorruptionError{File: s.segment.Path(), Offset: pos, Reason: err.Error()})
+			return &CorruptionError{File: s.segment.Path(), Offset: pos, Reason: err.Error()}
 		}
 		if err := fn(v); err != nil {
 			return err
