@@ -89,6 +89,7 @@ func Open(ctx context.Context, e *storage.Engine, o Options) (*Coordinator, erro
 	}
 	c.openDeadLetters()
 	c.timer.Start()
+	c.transactions.start()
 	return c, nil
 }
 

@@ -85,17 +85,19 @@ func newTransactions(o transactionsOptions) *transactions {
 	return &transactions{o: o, stop: make(chan struct{})}
 }
 
-// open loads every shard, finishes what the last life left unfinished and
-// starts to watch the clock. Nothing is served before it returns.
+// open loads every shard and finishes what the last life left unfinished.
+// Nothing is served before it returns.
 func (t *transactions) open(ctx context.Context) error {
 	for i := range t.shards {
 		if err := t.openShard(ctx, int32(i)); err != nil {
 			return fmt.Errorf("open transactions: %w", err)
 		}
 	}
-	t.stopped.Go(t.watch)
 	return nil
 }
+
+// start begins to watch the clock, once everything else is open.
+func (t *transactions) start() { t.stopped.Go(t.watch) }
 
 // close ends the watching. Twice is harmless.
 func (t *transactions) close() {

@@ -164,6 +164,7 @@ func TestScansRun(t *testing.T) {
 	w.transactions = newTransactions(w.transactions.o)
 	w.o.TimeoutScan, w.o.ExpiryScan = time.Millisecond, time.Millisecond
 	w.ok(w.transactions.open(t.Context()))
+	w.transactions.start()
 	p := w.init("a")
 	w.produce("a", p, 0, 0, "slow")
 	w.clock.advance(2 * time.Minute)
