@@ -335,31 +335,34 @@ func TestMoonMQObservability(t *testing.T) {
 	p := moon(t, b).producer("writer")
 	p.must(&wire.BeginTxn{}, wire.OpOK)
 	p.put("t", "k", "v")
-	read := func(path string) string {
-		t.Helper()
-		r, err := http.Get("http://" + b.HTTP + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		text, err := io.ReadAll(r.Body)
-		if err != nil || r.StatusCode != 200 {
-			t.Fatalf("%s: %d %s %v", path, r.StatusCode, text, err)
-		}
-		return string(text)
-	}
 	for path, wants := range map[string][]string{
 		"/health": {`"ready"`},
 		"/stats":  {`"moonmq_connections_open":2`, `"moonmq_txn_begun_total":1`},
 		"/metrics": {"moonmq_build_info{", "moonmq_txn_open 1", "moonmq_partition_lso_lag{partition=\"0\",topic=\"t\"} 1", "moonmq_recovery_progress_ratio 1",
 			"moonmq_topic_count ", "moonmq_disk_free_bytes ", "moonmq_log_dir_offline 0", "moonmq_partition_log_bytes{", "moonmq_producers_expired_total 0",
-			"moonmq_txn_oldest_seconds ", "moonmq_dispatch_duration_seconds_count{op=\"0x13\"} 1", "moonmq_frames_sent_total ", "moonmq_bytes_sent_total "},
+			"moonmq_txn_oldest_seconds ", "moonmq_dispatch_duration_seconds_count{op=\"0x13\"} 1", "moonmq_frames_sent_total ", "moonmq_bytes_sent_total ",
+			"moonmq_send_duration_seconds_count ", "moonmq_connections_refused_fd_total 0", "moonmq_tls_handshakes_total 0"},
 	} {
-		text := read(path)
+		text := httpText(t, b, path)
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s has no %s", path, want)
 			}
 		}
 	}
+}
+
+// httpText is what the broker's HTTP side answers.
+func httpText(t *testing.T, b *Broker, path string) string {
+	t.Helper()
+	r, err := http.Get("http://" + b.HTTP + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 {
+		t.Fatalf("%s: %d %s %v", path, r.StatusCode, text, err)
+	}
+	return string(text)
 }

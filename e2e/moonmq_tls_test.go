@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,19 +106,7 @@ func TestMoonMQChannelBinding(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer raw.Close()
-			c := &moonConn{raw, t}
-			c.must(&wire.Hello{Version: 1}, wire.OpWelcome)
-			s := &scramClient{bare: "n=admin,r=clientnonce"}
-			reply := c.call(&wire.AuthScram{Mechanism: "SCRAM-SHA-256", Message: tt.header + s.bare})
-			if challenge, ok := reply.(*wire.AuthChallenge); ok {
-				s.challenge = challenge.Message
-				bound := []byte(tt.header)
-				if tt.data != nil {
-					bound = append(bound, tt.data(raw.ConnectionState())...)
-				}
-				s.binding = base64.StdEncoding.EncodeToString(bound)
-				reply = c.call(&wire.AuthScramFinal{Message: s.final()})
-			}
+			s, reply := boundLogin(t, raw, tt.header, tt.data)
 			switch reply := reply.(type) {
 			case *wire.AuthOK:
 				if tt.want != "" || reply.Message != s.server() {
@@ -132,4 +121,69 @@ func TestMoonMQChannelBinding(t *testing.T) {
 			}
 		})
 	}
+	t.Run("renewed", func(t *testing.T) {
+		next := makeCertificates(t)
+		for from, to := range map[string]string{next.server.cert: certs.server.cert, next.server.key: certs.server.key} {
+			content, err := os.ReadFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(to, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		authority, err := os.ReadFile(next.ca)
+		if err != nil || !pool.AppendCertsFromPEM(authority) {
+			t.Fatal(err)
+		}
+		renewed, err := tls.LoadX509KeyPair(next.server.cert, next.server.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var raw *tls.Conn
+		eventually(t, answerLimit, func() string { return "the new certificate is not shown" }, func() bool {
+			raw, err = tls.Dial("tcp", b.MoonMQ, &tls.Config{RootCAs: pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !raw.ConnectionState().PeerCertificates[0].Equal(renewed.Leaf) {
+				raw.Close()
+				return false
+			}
+			return true
+		})
+		defer raw.Close()
+		s, reply := boundLogin(t, raw, "p=tls-server-end-point,,", endPoint)
+		if ok, is := reply.(*wire.AuthOK); !is || ok.Message != s.server() {
+			t.Errorf("login bound to the new certificate is answered with %+v", reply)
+		}
+		if _, err := tls.Dial("tcp", b.MoonMQ, &tls.Config{ServerName: "localhost"}); err == nil {
+			t.Error("a client that does not know the authority shook hands")
+		}
+		eventually(t, answerLimit, func() string { return "the handshakes are not counted" }, func() bool {
+			text := httpText(t, b, "/metrics")
+			return strings.Contains(text, "moonmq_tls_reloads_total 1\n") && strings.Contains(text, "moonmq_tls_handshake_failures_total 1\n")
+		})
+	})
+}
+
+// boundLogin begins a session and logs in with the channel binding of header; data
+// is the binding, nil for none.
+func boundLogin(t *testing.T, raw *tls.Conn, header string, data func(tls.ConnectionState) []byte) (*scramClient, wire.Message) {
+	t.Helper()
+	c := &moonConn{raw, t}
+	c.must(&wire.Hello{Version: 1}, wire.OpWelcome)
+	s := &scramClient{bare: "n=admin,r=clientnonce"}
+	reply := c.call(&wire.AuthScram{Mechanism: "SCRAM-SHA-256", Message: header + s.bare})
+	challenge, ok := reply.(*wire.AuthChallenge)
+	if !ok {
+		return s, reply
+	}
+	s.challenge = challenge.Message
+	bound := []byte(header)
+	if data != nil {
+		bound = append(bound, data(raw.ConnectionState())...)
+	}
+	s.binding = base64.StdEncoding.EncodeToString(bound)
+	return s, c.call(&wire.AuthScramFinal{Message: s.final()})
 }

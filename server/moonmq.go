@@ -2,15 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
+	"syscall"
+	"time"
 
 	"github.com/perigeemq/perigee/coordinator"
 	"github.com/perigeemq/perigee/server/access"
@@ -33,7 +31,7 @@ type moonSide struct {
 	listener *transport.Listener
 	front    *moonmq.FrontEnd
 	metrics  *moonmq.Metrics
-	leaf     []byte // digest of the listener's certificate
+	identity *identity // nil without TLS
 }
 
 // bindMoonMQ takes the port.
@@ -44,14 +42,19 @@ func (b *Broker) bindMoonMQ() error {
 	limits := b.config.MoonMQLimits
 	m := &moonSide{metrics: moonmq.NewMetrics(), listener: &transport.Listener{Name: "MOONMQ", Bind: b.config.MoonMQ.Address()}}
 	var err error
-	if m.listener.TLS, m.leaf, err = b.moonTLS(); err != nil {
-		return fmt.Errorf("listener MOONMQ: %w", err)
+	if limits.TLSCertFile != "" {
+		files := identityFiles{limits.TLSCertFile, limits.TLSKeyFile, limits.TLSCAFile}
+		if m.identity, err = newIdentity(files, limits.TLSVerify, b.log, m.metrics.Reloaded); err != nil {
+			return fmt.Errorf("listener MOONMQ: %w", err)
+		}
+		m.listener.TLS = m.identity.config()
 	}
 	o := b.transportOptions()
 	o.MaxConnections, o.MaxConnectionsPerIP = limits.MaxConnections, limits.MaxConnectionsPerIP
 	o.MaxFrameBytes = int32(limits.MaxFrameBytes)
 	o.IdleTimeout = -1 // the protocol has deadlines of its own
-	o.WriteTimeout = limits.SendDeadline
+	o.WriteTimeout, o.HandshakeTimeout = limits.SendDeadline, limits.TLSHandshake
+	o.Events = b.moonEvents(m.metrics)
 	m.sockets = transport.NewServer(o)
 	if err := m.sockets.Listen(m.listener); err != nil {
 		return err
@@ -60,34 +63,23 @@ func (b *Broker) bindMoonMQ() error {
 	return nil
 }
 
-// moonTLS reads the listener's certificate and the authorities that sign its
-// clients'.
-func (b *Broker) moonTLS() (*tls.Config, []byte, error) {
-	l := b.config.MoonMQLimits
-	if l.TLSCertFile == "" {
-		return nil, nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(l.TLSCertFile, l.TLSKeyFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("load certificate: %w", err)
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if l.TLSVerify != "none" {
-		pem, err := os.ReadFile(l.TLSCAFile)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read authorities: %w", err)
+// moonEvents adds what MoonMQ has series for.
+func (b *Broker) moonEvents(m *moonmq.Metrics) transport.Events {
+	e := b.socketEvents()
+	closed, accept := e.Closed, e.Accept
+	e.Closed = func(c *transport.Conn, reason error) {
+		if errors.Is(reason, transport.ErrHandshake) {
+			m.Handshake(false)
 		}
-		c.ClientCAs = x509.NewCertPool()
-		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, nil, fmt.Errorf("read authorities: no certificate in %s", l.TLSCAFile)
-		}
-		c.ClientAuth = tls.VerifyClientCertIfGiven
-		if l.TLSVerify == "required" {
-			c.ClientAuth = tls.RequireAndVerifyClientCert
-		}
+		closed(c, reason)
 	}
-	leaf := sha256.Sum256(pair.Certificate[0])
-	return c, leaf[:], nil
+	e.Accept = func(l *transport.Listener, err error, retryIn time.Duration) {
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			m.NoDescriptors()
+		}
+		accept(l, err, retryIn)
+	}
+	return e
 }
 
 // openMoonMQ makes the front end.
@@ -105,8 +97,8 @@ func (b *Broker) openMoonMQ() {
 		Limits:      b.config.MoonMQLimits, DeadLetters: b.config.DeadLetters,
 		Metrics: m.metrics, Log: b.log,
 		Quotas:            given.Quotas,
-		CertificateSHA256: m.leaf,
-		VerifiesClients:   m.listener.TLS != nil && m.listener.TLS.ClientAuth >= tls.VerifyClientCertIfGiven,
+		CertificateSHA256: m.identity.digest,
+		VerifiesClients:   m.identity != nil && b.config.MoonMQLimits.TLSVerify != "none",
 	})
 	m.listener.Protocol, m.listener.Gate, m.listener.Farewell = m.front, m.front.Gate, m.front.Farewell
 	m.sockets.Serve()

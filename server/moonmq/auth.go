@@ -154,7 +154,7 @@ func (s *session) binding() access.Binding {
 	policy := map[string]access.BindingPolicy{
 		"required": access.BindingRequired, "disabled": access.BindingDisabled,
 	}[s.front.limits.ChannelBinding]
-	return access.Binding{Policy: policy, Data: access.ChannelBindings(s.tls(), s.front.certificate)}
+	return access.Binding{Policy: policy, Data: access.ChannelBindings(s.tls(), s.certificate)}
 }
 
 // authorize asks whether the session's user may do something. Where nobody is

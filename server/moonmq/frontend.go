@@ -26,9 +26,10 @@ type Options struct {
 	Log         zerolog.Logger
 	Now         func() time.Time // nil: time.Now
 	Quotas      QuotaOptions
-	// CertificateSHA256 is the digest of the listener's certificate, for channel
-	// binding; nil without TLS.
-	CertificateSHA256 []byte
+	// CertificateSHA256 returns the digest of the certificate the listener shows
+	// now, for channel binding; nil without TLS. It is asked once a connection,
+	// after the handshake.
+	CertificateSHA256 func() []byte
 	// VerifiesClients says that the TLS listener checks client certificates.
 	VerifiesClients bool
 }
@@ -46,7 +47,7 @@ type FrontEnd struct {
 	metrics     *Metrics
 	log         zerolog.Logger
 	now         func() time.Time
-	certificate []byte
+	certificate func() []byte
 	verifies    bool
 
 	mu struct {
@@ -91,6 +92,9 @@ func (f *FrontEnd) Open(c *transport.Conn) transport.Session {
 	f.mu.sessions[s] = struct{}{}
 	f.mu.Unlock()
 	f.metrics.opened()
+	if _, encrypted := c.TLS(); encrypted {
+		f.metrics.Handshake(true)
+	}
 	f.lookAgain()
 	return s
 }

@@ -1,6 +1,7 @@
 package moonmq
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"sync"
@@ -24,6 +25,7 @@ type Metrics struct {
 	mu       sync.Mutex
 	counts   map[series]int64
 	dispatch map[wire.Op]*durations
+	sends    *durations
 }
 
 // series is a counter with labels; unused labels are empty.
@@ -58,30 +60,41 @@ var families = map[string]struct {
 	labels []string
 	help   string
 }{
-	"moonmq_connections_closed_total": {[]string{"reason"}, "Connections that ended."},
-	"moonmq_frames_received_total":    {[]string{"op"}, "Frames received."},
-	"moonmq_produce_records_total":    {[]string{"topic"}, "Records appended."},
-	"moonmq_idempotent_produce_total": {[]string{"topic"}, "Idempotent produces, repeated ones included."},
-	"moonmq_produce_batches_total":    {[]string{"topic"}, "Batches appended."},
-	"moonmq_fetch_records_total":      {[]string{"topic"}, "Records delivered."},
-	"moonmq_nack_total":               {[]string{"topic"}, "Records given back."},
-	"moonmq_dlq_records_total":        {[]string{"topic"}, "Records moved to a dead-letter topic, by source topic."},
-	"moonmq_dlq_redriven_total":       {[]string{"topic"}, "Records sent back from a dead-letter topic over HTTP."},
-	"moonmq_oversize_records_total":   {[]string{"topic"}, "Records longer than a MoonMQ client can read, skipped or dead-lettered."},
-	"moonmq_authz_denied_total":       {[]string{"resource", "operation"}, "Requests refused for want of a permission."},
-	"moonmq_quota_throttled_total":    {[]string{"scope", "dimension"}, "Requests refused for a quota."},
-	"moonmq_auth_success_total":       {[]string{"mechanism"}, "Logins."},
-	"moonmq_auth_failures_total":      {[]string{"mechanism"}, "Failed logins."},
-	string(txnBegun):                  {nil, "Transactions begun."},
-	string(txnCommitted):              {nil, "Transactions committed."},
-	string(txnAborted):                {nil, "Transactions aborted by their session or its end."},
-	string(txnTimedOut):               {nil, "Transactions aborted for taking too long."},
-	string(txnFenced):                 {nil, "Requests refused because a newer session has the producer's name."},
+	"moonmq_connections_closed_total":     {[]string{"reason"}, "Connections that ended."},
+	"moonmq_frames_received_total":        {[]string{"op"}, "Frames received."},
+	"moonmq_produce_records_total":        {[]string{"topic"}, "Records appended."},
+	"moonmq_idempotent_produce_total":     {[]string{"topic"}, "Idempotent produces, repeated ones included."},
+	"moonmq_produce_batches_total":        {[]string{"topic"}, "Batches appended."},
+	"moonmq_fetch_records_total":          {[]string{"topic"}, "Records delivered."},
+	"moonmq_nack_total":                   {[]string{"topic"}, "Records given back."},
+	"moonmq_dlq_records_total":            {[]string{"topic"}, "Records moved to a dead-letter topic, by source topic."},
+	"moonmq_dlq_redriven_total":           {[]string{"topic"}, "Records sent back from a dead-letter topic over HTTP."},
+	"moonmq_oversize_records_total":       {[]string{"topic"}, "Records longer than a MoonMQ client can read, skipped or dead-lettered."},
+	"moonmq_authz_denied_total":           {[]string{"resource", "operation"}, "Requests refused for want of a permission."},
+	"moonmq_quota_throttled_total":        {[]string{"scope", "dimension"}, "Requests refused for a quota."},
+	"moonmq_auth_success_total":           {[]string{"mechanism"}, "Logins."},
+	"moonmq_auth_failures_total":          {[]string{"mechanism"}, "Failed logins."},
+	"moonmq_connections_refused_fd_total": {nil, "Times no connection could be accepted for want of file descriptors."},
+	"moonmq_tls_handshakes_total":         {nil, "TLS handshakes that succeeded."},
+	"moonmq_tls_handshake_failures_total": {nil, "TLS handshakes that failed."},
+	"moonmq_tls_reloads_total":            {nil, "Times changed certificate files were taken over."},
+	"moonmq_tls_reload_failures_total":    {nil, "Times they could not be, and the old ones stayed."},
+	string(txnBegun):                      {nil, "Transactions begun."},
+	string(txnCommitted):                  {nil, "Transactions committed."},
+	string(txnAborted):                    {nil, "Transactions aborted by their session or its end."},
+	string(txnTimedOut):                   {nil, "Transactions aborted for taking too long."},
+	string(txnFenced):                     {nil, "Requests refused because a newer session has the producer's name."},
 }
 
 // NewMetrics returns counters at zero.
 func NewMetrics() *Metrics {
-	return &Metrics{counts: map[series]int64{}, dispatch: map[wire.Op]*durations{}}
+	m := &Metrics{counts: map[series]int64{}, dispatch: map[wire.Op]*durations{}, sends: newDurations()}
+	for name, f := range families {
+		if len(f.labels) == 0 {
+			m.counts[series{name: name}] = 0 // there from the start, so that a rate has a beginning
+		}
+	}
+	return m
 }
 
 func (m *Metrics) add(s series, n int) {
@@ -117,11 +130,13 @@ func (m *Metrics) dispatched(op wire.Op, took time.Duration) {
 	}
 	d := m.dispatch[op]
 	if d == nil {
-		d = &durations{counts: make([]uint64, len(buckets)+1)}
+		d = newDurations()
 		m.dispatch[op] = d
 	}
 	d.observe(took.Seconds())
 }
+
+func newDurations() *durations { return &durations{counts: make([]uint64, len(buckets)+1)} }
 
 func (d *durations) observe(seconds float64) {
 	at := 0
@@ -133,10 +148,26 @@ func (d *durations) observe(seconds float64) {
 	d.sum += seconds
 }
 
-func (m *Metrics) sent(o transport.Output) {
+// sending counts what is about to leave and times how long it takes.
+func (m *Metrics) sending(o *transport.Output) {
+	if len(o.Parts) == 0 {
+		return
+	}
 	for _, p := range o.Parts {
 		m.bytesSent.Add(int64(len(p.Bytes)))
-		m.framesOut.Add(1)
+		for rest := p.Bytes; len(rest) >= wire.LengthSize; m.framesOut.Add(1) {
+			rest = rest[min(len(rest), wire.LengthSize+int(binary.BigEndian.Uint32(rest))):]
+		}
+	}
+	start, release := time.Now(), o.Release
+	o.Release = func() {
+		took := time.Since(start).Seconds()
+		m.mu.Lock()
+		m.sends.observe(took)
+		m.mu.Unlock()
+		if release != nil {
+			release()
+		}
 	}
 }
 
@@ -167,11 +198,7 @@ func (m *Metrics) oversized(topic string) {
 }
 
 func (m *Metrics) login(mechanism string, ok bool) {
-	name := "moonmq_auth_failures_total"
-	if ok {
-		name = "moonmq_auth_success_total"
-	}
-	m.add(series{name: name, label1: mechanism}, 1)
+	m.add(series{name: either(ok, "moonmq_auth_success_total", "moonmq_auth_failures_total"), label1: mechanism}, 1)
 }
 
 func (m *Metrics) denied(r access.ResourceType, op access.Operation) {
@@ -183,6 +210,27 @@ func (m *Metrics) throttled(scope string, dim Dimension) {
 }
 
 func (m *Metrics) transaction(e txnEvent) { m.add(series{name: string(e)}, 1) }
+
+// NoDescriptors counts a connection that could not be accepted for want of file
+// descriptors.
+func (m *Metrics) NoDescriptors() { m.add(series{name: "moonmq_connections_refused_fd_total"}, 1) }
+
+// Handshake counts a TLS handshake.
+func (m *Metrics) Handshake(ok bool) {
+	m.add(series{name: either(ok, "moonmq_tls_handshakes_total", "moonmq_tls_handshake_failures_total")}, 1)
+}
+
+// Reloaded counts an attempt to take over changed certificate files.
+func (m *Metrics) Reloaded(ok bool) {
+	m.add(series{name: either(ok, "moonmq_tls_reloads_total", "moonmq_tls_reload_failures_total")}, 1)
+}
+
+func either(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
 
 // Nacked counts a NACK that came over HTTP.
 func (m *Metrics) Nacked(topic string, dead bool) {
@@ -230,13 +278,18 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(s.name, f.help, f.labels, nil),
 			prometheus.CounterValue, float64(n), []string{s.label1, s.label2}[:len(f.labels)]...)
 	}
+	to <- m.sends.metric(prometheus.NewDesc("moonmq_send_duration_seconds", "Time from an answer or a push being made to its last byte being written.", nil, nil))
 	desc := prometheus.NewDesc("moonmq_dispatch_duration_seconds", "Time requests take on the connection's goroutine.", []string{"op"}, nil)
 	for op, d := range m.dispatch {
-		cumulated, upTo := map[float64]uint64{}, uint64(0)
-		for i, b := range buckets {
-			upTo += d.counts[i]
-			cumulated[b] = upTo
-		}
-		to <- prometheus.MustNewConstHistogram(desc, d.count, d.sum, cumulated, opLabel(op))
+		to <- d.metric(desc, opLabel(op))
 	}
+}
+
+func (d *durations) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
+	cumulated, upTo := map[float64]uint64{}, uint64(0)
+	for i, b := range buckets {
+		upTo += d.counts[i]
+		cumulated[b] = upTo
+	}
+	return prometheus.MustNewConstHistogram(desc, d.count, d.sum, cumulated, labels...)
 }

@@ -33,6 +33,8 @@ type session struct {
 	front *FrontEnd
 	conn  *transport.Conn
 	host  string // the client's address without port
+	// certificate is the digest of what the client was shown; nil without TLS.
+	certificate []byte
 
 	state    state
 	user     string           // "" until a login; open mode keeps it empty
@@ -61,6 +63,9 @@ func newSession(f *FrontEnd, c *transport.Conn) *session {
 	s.host = c.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(s.host); err == nil {
 		s.host = host
+	}
+	if f.certificate != nil {
+		s.certificate = f.certificate()
 	}
 	s.touch()
 	return s
@@ -174,11 +179,11 @@ func (s *session) reply(id wire.CorrelationID, f *transport.Frame, a answer) tra
 	return nil
 }
 
-// sending counts what leaves.
+// sending counts and times what leaves.
 func (s *session) sending(r transport.Reply) transport.Reply {
 	return func(ctx context.Context) (transport.Output, error) {
 		o, err := r(ctx)
-		s.front.metrics.sent(o)
+		s.front.metrics.sending(&o)
 		return o, err
 	}
 }
