@@ -323,7 +323,7 @@ func (e *Engine) unwrite(items []staged) {
 				s.p.offline(fmt.Errorf("undo append: %w", err))
 			}
 		default:
-			if _, err := s.segment.Cut(); err != nil {
+			if err := s.segment.Undo(); err != nil {
 				s.p.offline(fmt.Errorf("undo append: %w", err))
 			}
 		}
@@ -331,10 +331,14 @@ func (e *Engine) unwrite(items []staged) {
 }
 
 // writeError sorts what the file system said of a segment: no space is everybody's
-// trouble and passes; a failed sync is the end; anything else is this partition's.
+// trouble and passes, as no descriptor for another file is; a failed sync is the end;
+// anything else is this partition's.
 func (e *Engine) writeError(p *Partition, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		e.space.exhausted()
+		return fmt.Errorf("%w: %w", ErrStorageFull, err)
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		return fmt.Errorf("%w: %w", ErrStorageFull, err)
 	}
 	if failed, ok := errors.AsType[*segment.SyncError](err); ok {

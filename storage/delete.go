@@ -151,6 +151,12 @@ func (e *Engine) Delete(tps ...model.TopicPartition) error {
 		segments := k.vis.segments
 		k.vis.segments = nil
 		k.vis.Unlock()
+		if k.end.Load() == 0 {
+			// It has held nothing, and so may be opened again: the topic is there, and was
+			// only refused its growth. A directory that a failed append made stays until the
+			// next start.
+			continue
+		}
 		e.discard(segments, k.parents[:2], k.Config().FileDeleteDelay)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/perigeemq/perigee/storage/batch"
@@ -219,5 +220,67 @@ func TestAnIndexOfWhatACrashTookBackIsNotUsed(t *testing.T) {
 		if v, _, err := batch.Parse(b); err != nil || v.BaseOffset() != from {
 			t.Fatalf("read from %d begins at %d: %v", from, v.BaseOffset(), err)
 		}
+	}
+}
+
+// Growing a topic may be refused after the handles of its new partitions were made.
+// They are deleted, and must be there for the next try.
+func TestAPartitionThatHeldNothingIsOpenedAgain(t *testing.T) {
+	e := open(t, vfs.NewMemory())
+	p := part(t, e, 1)
+	if err := e.Delete(key(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Append(Append{Partition: p, Batch: plain("x")}); !errors.Is(err, ErrPartitionDeleted) {
+		t.Errorf("append to the deleted handle: %v", err)
+	}
+	p = part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("x")})
+	if err := e.Delete(key(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.OpenPartition(key(1), "topic-1", PartitionConfig{}); !errors.Is(err, ErrPartitionDeleted) {
+		t.Errorf("open while its files are there: %v", err)
+	}
+}
+
+// Somebody who opens connections until the process has no descriptor left must not
+// take partitions out of service: the shortage passes.
+func TestWithoutDescriptorsAPartitionIsRefusedAndComesBack(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	e := open(t, fault, func(o *Options) { o.MaxOpenFiles = 1 })
+	a, b := part(t, e, 1), part(t, e, 2)
+	large := strings.Repeat("x", 20_000) // nothing that gathers in memory
+	put(t, e, Append{Partition: a, Batch: plain(large)})
+	put(t, e, Append{Partition: b, Batch: plain(large)})
+	fault.Add(vfs.Rule{Op: vfs.OpOpen, Name: "*.log", Err: syscall.EMFILE})
+	if _, err := a.Read(ReadRequest{MaxBytes: 1000}); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := e.Append(Append{Partition: a, Batch: plain(large)}); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("append: %v", err)
+	}
+	fault.Clear()
+	put(t, e, Append{Partition: a, Batch: plain(large)})
+	if got := values(t, a); len(got) != 2 {
+		t.Errorf("%d records", len(got))
+	}
+}
+
+// A reader may be the one who has to bring the last small batches to the file. It is
+// told when there is no room for them, and the partition stays.
+func TestAReadOnAFullDiskSaysSo(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMemory())
+	e := open(t, fault)
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("a")})
+	put(t, e, Append{Partition: p, Batch: plain("b")})
+	fault.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC})
+	if _, err := p.Read(ReadRequest{MaxBytes: 1000}); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("read on a full disk: %v", err)
+	}
+	fault.Clear()
+	if got := values(t, p); len(got) != 2 {
+		t.Errorf("read %v", got)
 	}
 }

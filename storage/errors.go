@@ -36,7 +36,8 @@ var (
 	// ErrPartitionOffline: the partition's files cannot be trusted or used; the
 	// error says why. The others go on.
 	ErrPartitionOffline = errors.New("partition offline")
-	// ErrStorageFull: the free space is at the reserve. Retriable.
+	// ErrStorageFull: the free space is at the reserve, or the process has no
+	// descriptor for another file. Retriable.
 	ErrStorageFull = errors.New("storage full")
 	// ErrPoisoned: a sync failed. What was appended and not yet acknowledged may
 	// or may not exist after the restart. The process is about to exit.

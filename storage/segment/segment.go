@@ -151,8 +151,31 @@ func (m *Meta) add(h *batch.Header, pos, now int64) {
 	m.Next = h.NextOffset()
 }
 
-// Cut removes what the file has behind the segment's size: an append that failed
-// half way or was never acknowledged.
+// Undo removes what Write put behind the segment's size. It opens the file only if
+// something got there.
+func (s *Segment) Undo() error {
+	s.tail.Lock()
+	defer s.tail.Unlock()
+	size := s.size.Load()
+	s.cutTailLocked(size)
+	if s.tail.reach <= size {
+		return nil
+	}
+	f, err := s.pin()
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	s.dirty.Store(true)
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	s.tail.reach = size
+	return nil
+}
+
+// Cut removes what the file has behind the segment's size: what a crash left of
+// appends that were never acknowledged.
 func (s *Segment) Cut() (cut int64, err error) {
 	s.tail.Lock()
 	defer s.tail.Unlock()

@@ -27,6 +27,8 @@ type tail struct {
 	// without the lock: what was written before the reader looked is then either
 	// announced here or in the file.
 	from atomic.Int64
+	// reach is how far this process has written to the file; it may have tried only.
+	reach int64
 }
 
 const (
@@ -115,20 +117,21 @@ func (s *Segment) cutTailLocked(size int64) (cut int64) {
 	return cut
 }
 
-// writeThrough writes to the file.
+// writeThrough writes to the file. The tail is locked.
 func (s *Segment) writeThrough(b []byte, pos int64) error {
 	f, err := s.pin()
 	if err != nil {
 		return err
 	}
 	defer s.Release()
+	s.tail.reach = max(s.tail.reach, pos+int64(len(b)))
 	_, err = f.WriteAt(b, pos)
 	s.dirty.Store(true)
 	return err
 }
 
 // Write puts bytes at a position without making them part of the segment; Append
-// does that. After an error Cut back to the size. The bytes may be in memory until
+// does that. After an error Undo. The bytes may be in memory until
 // somebody acquires or syncs the file.
 func (s *Segment) Write(b []byte, pos int64) error {
 	s.tail.Lock()
