@@ -76,7 +76,7 @@ func franzCopy(ctx context.Context, t *testing.T, addr, id string) {
 		s, err := kgo.NewGroupTransactSession(
 			kgo.SeedBrokers(addr), kgo.TransactionalID(id), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics("in"),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-			kgo.RequireStableFetchOffsets(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxPartitionBytes(4<<10),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxPartitionBytes(4<<10),
 			kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond),
 		)
 		if err != nil {

@@ -355,8 +355,8 @@ func TestWriteTxnMarkers(t *testing.T) {
 		req.Markers = append(req.Markers, m)
 		return w.do(req).(*kmsg.WriteTxnMarkersResponse).Markers[0].Topics[0].Partitions[0].ErrorCode
 	}
-	p := w.init("a")
-	p = w.init("a") // epoch 1, so that there is one below
+	w.init("a")
+	p := w.init("a") // epoch 1, so that there is one below
 	_, code := w.produce(12, "a", p, 0, "t", 0, "x")
 	w.want("Produce", code, 0)
 	w.want("unknown topic", write(1, "nowhere", 0, p, 5, false), 3)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeemq/perigee/storage/batch"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/vfs"
 )
@@ -319,5 +320,34 @@ func TestAReferencedBatchIsVerifiedWhenReplayed(t *testing.T) {
 	shut(t, e)
 	if !slices.Contains(offline, key(1)) {
 		t.Errorf("reported offline: %v", offline)
+	}
+}
+
+// A search by time that meets damage behind a batch that only promised the time says
+// so, and not that there is no such record.
+func TestASearchByTimeReportsTheDamageItMeets(t *testing.T) {
+	memory := vfs.NewMemory()
+	e := open(t, memory)
+	p := part(t, e, 1)
+	b := batch.NewBuilder(batch.BuilderOptions{})
+	b.Add(batch.NewRecord{Timestamp: 2000, Value: []byte("below the start")})
+	b.Add(batch.NewRecord{Timestamp: 1000, Value: []byte("too early")})
+	first, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, e, Append{Partition: p, Batch: first})
+	put(t, e, Append{Partition: p, Batch: plain("x")})
+	pending, _, err := p.DeleteRecords(1)
+	if err != nil || pending.Wait(t.Context()) != nil {
+		t.Fatalf("delete records: %v", err)
+	}
+	s := p.segments()[0]
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, memory, s.Path(), flip(func(int64) int64 { return int64(first.Len()) + 16 })) // the magic
+	if found, ok, err := p.OffsetForTimestamp(1500, model.ReadUncommitted); err == nil {
+		t.Errorf("found %+v, %v", found, ok)
 	}
 }

@@ -49,9 +49,9 @@ func (p *Partition) timestampIn(v *view, n int, ts model.Timestamp, stop model.O
 	}
 	found, ok, err := s.LocateTime(ts, end)
 	for ok && err == nil {
-		t, hit, err := p.recordIn(s, found, func(r batch.Record) bool { return r.Timestamp >= ts && r.Offset >= v.Start })
-		if hit || err != nil {
-			return t, hit, err
+		t, hit, failed := p.recordIn(s, found, func(r batch.Record) bool { return r.Timestamp >= ts && r.Offset >= v.Start })
+		if hit || failed != nil {
+			return t, hit, failed
 		}
 		found, ok, err = s.NextTime(ts, found, end)
 	}

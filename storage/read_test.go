@@ -15,12 +15,6 @@ import (
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
-// written is a batch a test has appended.
-type written struct {
-	batch.View
-	marker, abort, txn bool
-}
-
 // TestReadsAreWhatANaiveReaderWouldReturn compares every kind of request with a
 // list of the batches, on a log of many segments, also after a restart.
 func TestReadsAreWhatANaiveReaderWouldReturn(t *testing.T) {
