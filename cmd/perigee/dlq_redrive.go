@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"regexp"
 	"time"
 
@@ -126,19 +125,11 @@ func deadFilter(topic string, o deadChoice) (func(deadletter.Dead) bool, error) 
 	}, nil
 }
 
-// progressGroup names the group of a redrive. Filters are part of the name: what
-// they leave out must not be passed by.
 func (o *redriveOptions) progressGroup(topic string) string {
 	if o.group != "" {
 		return o.group
 	}
-	name := "perigee-redrive-" + topic
-	if o.reason == "" && o.key == "" && o.since == "" && o.until == "" && len(o.filters) == 0 {
-		return name
-	}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%q", []any{o.reason, o.key, o.since, o.until, o.filters})
-	return fmt.Sprintf("%s-%08x", name, h.Sum32())
+	return deadletter.ProgressGroup(topic, append([]string{o.reason, o.key, o.since, o.until}, o.filters...)...)
 }
 
 func (s *session) redrive(ctx context.Context, admin *kadm.Client, out *output, topic string, o redriveOptions) error {

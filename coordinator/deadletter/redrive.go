@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -31,6 +32,15 @@ type Publication struct {
 	Headers   []batch.RecordHeader
 }
 
+// size is about what it takes in a batch.
+func (p *Publication) size() int {
+	n := len(p.Key) + len(p.Value)
+	for _, h := range p.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
 // Fate is what a redrive does with one record.
 type Fate string
 
@@ -57,6 +67,19 @@ type Redrive struct {
 
 	// Pause waits, for Rate.
 	Pause func(ctx context.Context, d time.Duration) error
+}
+
+// ProgressGroup names the group of a redrive. Its conditions are part of the name:
+// what they leave out must not be passed by for other redrives. Empty ones do not
+// count.
+func ProgressGroup(topic string, conditions ...string) string {
+	name := "perigee-redrive-" + topic
+	if !slices.ContainsFunc(conditions, func(c string) bool { return c != "" }) {
+		return name
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%q", conditions)
+	return fmt.Sprintf("%s-%08x", name, h.Sum32())
 }
 
 // defaultMaxReplays ends the life of a record that dies again each time.
@@ -197,10 +220,18 @@ func (r *Redrive) step(ctx context.Context, log Log, s Span, report *Report) (mo
 	return next, nil
 }
 
+// publishBytes bounds what is published at once: a read of compressed records can
+// be much larger when it is unpacked.
+const publishBytes = 1 << 20
+
 // publish sends at most a second's worth at a time.
 func (r *Redrive) publish(ctx context.Context, log Log, out []Publication) error {
 	for len(out) > 0 {
-		n := len(out)
+		n, bytes := 0, 0
+		for n < len(out) && (n == 0 || bytes+out[n].size() <= publishBytes) {
+			bytes += out[n].size()
+			n++
+		}
 		if r.Rate > 0 {
 			n = min(n, max(1, int(r.Rate)))
 		}

@@ -140,3 +140,38 @@ func TestRedriveDryRunAndRate(t *testing.T) {
 		t.Errorf("six records at two a second paused for %v, %v", paused, err)
 	}
 }
+
+// What a small read unpacks to is not published in one piece.
+func TestRedrivePublishesInPieces(t *testing.T) {
+	l := &memoryLog{}
+	for i := range model.Offset(3) {
+		d := dead(i, "orders", "x")
+		d.Value = make([]byte, publishBytes*[]int{1, 3, 1}[i]/3)
+		l.records = append(l.records, d)
+	}
+	r := Redrive{Topic: "orders.dlq", Group: "g", Execute: true}
+	if _, err := r.Run(t.Context(), l, []Span{{0, 0, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"publish 1", "publish 1", "publish 1", "commit 3"}; !slices.Equal(l.order, want) {
+		t.Errorf("order %q, want %q", l.order, want)
+	}
+}
+
+func TestProgressGroup(t *testing.T) {
+	plain := ProgressGroup("orders.dlq", "", "")
+	if plain != "perigee-redrive-orders.dlq" {
+		t.Errorf("without conditions: %s", plain)
+	}
+	seen := map[string][]string{plain: nil}
+	for _, conditions := range [][]string{{"a", ""}, {"", "a"}, {"a", "b"}, {"a b"}, {"a", "b", "c"}} {
+		name := ProgressGroup("orders.dlq", conditions...)
+		if other, taken := seen[name]; taken {
+			t.Errorf("%q and %q share %s", conditions, other, name)
+		}
+		seen[name] = conditions
+		if ProgressGroup("orders.dlq", conditions...) != name {
+			t.Errorf("%q has two groups", conditions)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -143,16 +144,17 @@ func show(d deadletter.Dead) shownDead {
 
 // redriveRequest is the plan of a redrive. Without execute it is a dry run.
 type redriveRequest struct {
-	Reason     string  `json:"reason"` // regular expressions
-	Key        string  `json:"key"`
-	Since      *wide   `json:"since"` // when the record died, ms
-	Until      *wide   `json:"until"`
-	To         string  `json:"to"`
-	Group      string  `json:"group"`
-	Max        int     `json:"max"`
-	Rate       float64 `json:"rate"`
-	MaxReplays int     `json:"max_replays"`
-	Execute    bool    `json:"execute"`
+	Reason     string            `json:"reason"` // regular expressions
+	Key        string            `json:"key"`
+	Headers    map[string]string `json:"headers"` // and of values, by header
+	Since      *wide             `json:"since"`   // when the record died, ms
+	Until      *wide             `json:"until"`
+	To         string            `json:"to"`
+	Group      string            `json:"group"`
+	Max        int               `json:"max"`
+	Rate       float64           `json:"rate"`
+	MaxReplays int               `json:"max_replays"`
+	Execute    bool              `json:"execute"`
 }
 
 func (d *DeadLetters) redrive(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +179,7 @@ func (d *DeadLetters) redrive(w http.ResponseWriter, r *http.Request) {
 	plan := deadletter.Redrive{Topic: t.Name, Group: in.Group, To: in.To, Keep: keep, Max: in.Max, Rate: in.Rate,
 		MaxReplays: in.MaxReplays, Execute: in.Execute, Pause: pause}
 	if plan.Group == "" {
-		plan.Group = "perigee-redrive-" + t.Name
+		plan.Group = deadletter.ProgressGroup(t.Name, in.conditions()...)
 	}
 	log := &insideLog{c, t}
 	progress, err := log.progress(r.Context(), plan.Group)
@@ -206,15 +208,42 @@ func (d *DeadLetters) redrive(w http.ResponseWriter, r *http.Request) {
 func (in *redriveRequest) keep() (func(deadletter.Dead) bool, error) {
 	reason, err1 := regexp.Compile(in.Reason)
 	key, err2 := regexp.Compile(in.Key)
-	if err := errors.Join(err1, err2); err != nil {
+	err := errors.Join(err1, err2)
+	headers := map[string]*regexp.Regexp{}
+	for name, pattern := range in.Headers {
+		re, problem := regexp.Compile(pattern)
+		headers[name], err = re, errors.Join(err, problem)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func(d deadletter.Dead) bool {
 		p, _ := deadletter.Find(d.Headers)
+		for name, re := range headers {
+			if !slices.ContainsFunc(d.Headers, func(h batch.RecordHeader) bool { return h.Key == name && re.Match(h.Value) }) {
+				return false
+			}
+		}
 		return reason.MatchString(p.Reason) && key.Match(d.Key) &&
 			(in.Since == nil || d.Timestamp >= model.Timestamp(*in.Since)) &&
 			(in.Until == nil || d.Timestamp < model.Timestamp(*in.Until))
 	}, nil
+}
+
+// conditions are what keep asks for, for the name of the group.
+func (in *redriveRequest) conditions() []string {
+	all := []string{in.Reason, in.Key}
+	for _, w := range []*wide{in.Since, in.Until} {
+		if w != nil {
+			all = append(all, strconv.FormatInt(int64(*w), 10))
+		} else {
+			all = append(all, "")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		all = append(all, name+"="+in.Headers[name])
+	}
+	return all
 }
 
 func pause(ctx context.Context, d time.Duration) error {
