@@ -31,6 +31,8 @@ type Options struct {
 type Events struct {
 	TopicCreated func(catalog.TopicCreated)
 	TopicDeleted func(*catalog.Topic)
+	// TransactionHangs: this start found one open and nobody to end it.
+	TransactionHangs func(HangingTransaction)
 	// SettingsChanged: a client changed broker settings at run time.
 	SettingsChanged func(*config.Broker)
 }
@@ -206,6 +208,7 @@ func (c *Coordinator) openTransactions(ctx context.Context, s config.Transaction
 		Machine:       txn.Options{MaxTimeout: s.MaxTimeout, IDExpiration: s.IDExpiration, SessionExpiration: sessionExpiration(s)},
 		TimeoutScan:   s.TimeoutCheck,
 		ExpiryScan:    s.ExpirationCheck,
+		Hangs:         c.events.TransactionHangs,
 	})
 	return c.transactions.open(ctx)
 }

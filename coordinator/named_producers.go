@@ -164,7 +164,7 @@ func (p NamedProduce) append(h heldShard, with storage.Append) (*storage.Pending
 		if err := errors.Join(err, d.Err); err != nil {
 			return nil, err
 		}
-		appends, err := request.appends(storage.TxnNone)
+		appends, err := request.appends(nil, storage.TxnNone)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (p NamedProduce) append(h heldShard, with storage.Append) (*storage.Pending
 	if err != nil {
 		return nil, err
 	}
-	appends, err := request.appends(storage.TxnOpen)
+	appends, err := request.appends(nil, storage.TxnOpen)
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/coordinator/txn"
@@ -51,7 +52,8 @@ func (p Produce) implicit() bool { return p.Owner == txn.Session || p.Version >=
 // Errors: ErrControlBatch, those of txn.Enrol and txn.Verify,
 // txn.ErrNotEnrolled, and the engine's; none of the batches was appended then.
 func (t *transactions) Produce(p Produce) (*storage.Pending, error) {
-	appends, err := p.appends(storage.TxnContinue)
+	var room [2]storage.Append // for the usual call, without an allocation
+	appends, err := p.appends(room[:0], storage.TxnContinue)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +75,9 @@ func (p Produce) mayOpen(refusal error) bool {
 	return errors.Is(refusal, storage.ErrInvalidTxnState) && len(partitions) > 0
 }
 
-// appends translates the batches for the engine.
-func (p Produce) appends(mode storage.TxnMode) ([]storage.Append, error) {
-	appends := make([]storage.Append, 0, len(p.Batches)+len(p.With)+1)
+// appends translates the batches for the engine, into room as far as that reaches.
+func (p Produce) appends(room []storage.Append, mode storage.TxnMode) ([]storage.Append, error) {
+	appends := slices.Grow(room, len(p.Batches)+len(p.With)+1)
 	for _, b := range p.Batches {
 		a := storage.Append{Partition: b.Partition, Batch: b.Batch}
 		switch attributes := b.Batch.Attributes(); {
@@ -103,7 +105,7 @@ func (t *transactions) openAndProduce(p Produce) (*storage.Pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	appends, err := p.appends(storage.TxnOpen)
+	appends, err := p.appends(nil, storage.TxnOpen)
 	if err != nil {
 		return nil, err
 	}

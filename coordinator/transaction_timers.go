@@ -28,7 +28,9 @@ func (t *transactions) watch() {
 		case <-timeouts.C:
 			t.eachShard(heldShard.abortOverdue)
 		case <-expiries.C:
-			t.eachShard(heldShard.forgetExpired)
+			if t.reachable() {
+				t.eachShard(heldShard.forgetExpired)
+			}
 		}
 	}
 }

@@ -68,6 +68,9 @@ type transactionsOptions struct {
 	// expiry. Kafka's names: transaction.abort.timed.out.transaction.cleanup.interval.ms
 	// and transaction.remove.expired.transaction.cleanup.interval.ms.
 	TimeoutScan, ExpiryScan time.Duration
+	// Hangs is told of transactions that a start finds open and nobody to end
+	// them; nil: nobody is.
+	Hangs func(HangingTransaction)
 }
 
 // settleOffsets is how the groups take part in the end of a transaction.
@@ -93,7 +96,7 @@ func (t *transactions) open(ctx context.Context) error {
 			return fmt.Errorf("open transactions: %w", err)
 		}
 	}
-	return nil
+	return t.abortLeftOvers()
 }
 
 // start begins to watch the clock, once everything else is open.
@@ -248,11 +251,26 @@ func (t *transactions) Enrol(c txn.Enrol) machine.Future[txn.Answer] {
 	if err != nil {
 		return machine.Ready(txn.Answer{}, err)
 	}
+	if err := t.usable(c.Partitions); err != nil && d.Err == nil {
+		return machine.Ready(txn.Answer{}, err)
+	}
 	answer, err := h.carryOut(d, h.s.log.Append)
 	if err != nil || d.Err == nil {
 		return machine.Ready(d.Answer, err)
 	}
 	return answer
+}
+
+// usable refuses to enrol a partition that is offline: it could not be written,
+// and it may hold what an abort passed over, which a later commit must not take
+// for its own.
+func (t *transactions) usable(partitions []txn.Participant) error {
+	for _, participant := range partitions {
+		if p, ok := t.o.Engine.Partition(participant.TopicPartition); ok && p.Err() != nil {
+			return fmt.Errorf("enrol %s-%d: %w", participant.Name, participant.Partition, p.Err())
+		}
+	}
+	return nil
 }
 
 // Verify answers which partitions are not part of the id's transaction.

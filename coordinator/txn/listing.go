@@ -64,3 +64,12 @@ func (c List) passes(r Record, now time.Time) bool {
 	}
 	return true
 }
+
+// Records returns what is known, in no order.
+func (m *Machine) Records() []Record {
+	all := make([]Record, 0, len(m.ids))
+	for _, e := range m.ids {
+		all = append(all, e.Record)
+	}
+	return all
+}

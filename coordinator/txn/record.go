@@ -112,6 +112,12 @@ func (r Record) has(p Participant) bool {
 	return found
 }
 
+// Uses reports whether a partition is part of the ongoing transaction of a
+// producer: what the producer has open there is this transaction's.
+func (r Record) Uses(tp model.TopicPartition, p model.ProducerIdentity) bool {
+	return r.State == Ongoing && r.Producer == p && r.has(Participant{TopicPartition: tp})
+}
+
 // union returns the enrolled partitions with more, and whether that added any.
 // It copies; the record's own slice is shared with facts already written.
 func (r Record) union(more []Participant) ([]Participant, bool) {

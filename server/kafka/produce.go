@@ -46,7 +46,7 @@ const (
 // left to tell the client.
 func produce(s *session, r *request) reply {
 	req := r.body.(*kmsg.ProduceRequest)
-	p := production{session: s, request: r, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse)}
+	p := &production{session: s, request: r, req: req}
 	p.fill()
 	if code := p.refuse(); code != 0 {
 		p.refuseAll(code)
@@ -69,10 +69,18 @@ type production struct {
 	session *session
 	request *request
 	req     *kmsg.ProduceRequest
-	resp    *kmsg.ProduceResponse
+	resp    kmsg.ProduceResponse
 	items   []produced
 	refused error // why some item was refused
 	late    error // why nothing is waited for any more
+
+	// Room for the usual request, which has one batch.
+	room struct {
+		topics     [1]kmsg.ProduceResponseTopic
+		partitions [1]kmsg.ProduceResponseTopicPartition
+		items      [1]produced
+		batches    [1]coordinator.ProduceBatch
+	}
 }
 
 // produced is the batch for one partition.
@@ -87,15 +95,18 @@ type produced struct {
 // fill makes an item and a place in the answer for every partition.
 func (p *production) fill() {
 	n := 0
-	p.resp.Topics = make([]kmsg.ProduceResponseTopic, len(p.req.Topics))
 	for i := range p.req.Topics {
 		n += len(p.req.Topics[i].Partitions)
 	}
-	p.items = make([]produced, 0, n)
+	p.resp.Default()
+	p.resp.Topics = sized(p.room.topics[:], len(p.req.Topics))
+	p.items = sized(p.room.items[:], n)[:0]
+	partitions := sized(p.room.partitions[:], n)
 	for i := range p.req.Topics {
 		from, to := &p.req.Topics[i], &p.resp.Topics[i]
 		to.Topic, to.TopicID = from.Topic, from.TopicID
-		to.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(from.Partitions))
+		n := len(from.Partitions)
+		to.Partitions, partitions = partitions[:n:n], partitions[n:]
 		for j := range from.Partitions {
 			a := &to.Partitions[j]
 			a.Default()
@@ -103,6 +114,14 @@ func (p *production) fill() {
 			p.items = append(p.items, produced{answer: a})
 		}
 	}
+}
+
+// sized is room, cut to n elements, or a new slice when it is too small.
+func sized[T any](room []T, n int) []T {
+	if n > len(room) {
+		return make([]T, n)
+	}
+	return room[:n]
 }
 
 // refuse returns the code that answers every partition, or 0.
@@ -269,7 +288,8 @@ func (p *production) appendTogether(items []*produced) {
 
 func (p *production) appendOne(it *produced) {
 	call := p.call()
-	call.Batches = []coordinator.ProduceBatch{it.batch}
+	p.room.batches[0] = it.batch
+	call.Batches = p.room.batches[:]
 	pending, err := p.session.coordinator.Produce(call)
 	if err != nil {
 		p.fail(it, txnCode(kmsg.Produce, p.request.version, err), err)
@@ -315,7 +335,7 @@ func (p *production) answer(ctx context.Context) kmsg.Response {
 	for i := range p.items {
 		p.settle(ctx, timeout, &p.items[i])
 	}
-	return p.resp
+	return &p.resp
 }
 
 // settle waits for one batch and fills in its answer.
