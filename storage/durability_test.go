@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/perigeemq/perigee/storage/batch"
+	"github.com/perigeemq/perigee/storage/model"
+	"github.com/perigeemq/perigee/storage/segment"
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
@@ -282,5 +284,81 @@ func TestAReadOnAFullDiskSaysSo(t *testing.T) {
 	fault.Clear()
 	if got := values(t, p); len(got) != 2 {
 		t.Errorf("read %v", got)
+	}
+}
+
+// DeleteRecords may cut a batch in the middle. The largest timestamp is looked for
+// among the records that are left.
+func TestTheLargestTimestampIsOfARecordThatIsLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		rest, behind model.Timestamp // of the record left of the cut batch, of the next batch
+		want         model.Offset
+	}{
+		"in the cut batch": {1000, 500, 1},
+		"behind it":        {1000, 1500, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t, vfs.NewMemory())
+			p := part(t, e, 1)
+			for _, times := range [][]model.Timestamp{{2000, c.rest}, {c.behind}} {
+				b := batch.NewBuilder(batch.BuilderOptions{})
+				for _, ts := range times {
+					b.Add(batch.NewRecord{Timestamp: ts, Value: []byte("x")})
+				}
+				v, err := b.Build()
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(t, e, Append{Partition: p, Batch: v})
+			}
+			pending, _, err := p.DeleteRecords(1)
+			if err != nil || pending.Wait(t.Context()) != nil {
+				t.Fatalf("delete records: %v", err)
+			}
+			if found, ok, err := p.MaxTimestamp(model.ReadUncommitted); err != nil || !ok || found.Offset != c.want {
+				t.Errorf("found %+v, %v, %v; want offset %d", found, ok, err, c.want)
+			}
+		})
+	}
+}
+
+// A compaction that a crash has interrupted leaves a file that ends anywhere. A
+// repair must not take it for the log.
+func TestARepairDoesNotPreferWhatACompactionLeft(t *testing.T) {
+	memory := vfs.NewMemory()
+	e := open(t, process{vfs.NewFault(memory)})
+	p := part(t, e, 1)
+	fill := func() {
+		for range 10 {
+			put(t, e, Append{Partition: p, Batch: plain("x")})
+		}
+	}
+	fill()
+	last := p.segments()[0]
+	if !p.roll(last, last.Meta().Next) {
+		t.Fatal("not rolled")
+	}
+	fill()
+	if err := e.checkpoint(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, last.Size()/2)
+	if err := last.Read(head, 0); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := memory.Create(p.dir + "/" + segment.ID{Generation: 1}.LogName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rest.WriteAt(head, 0); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, memory, p.segments()[1].Path(), cut(1)) // the damage that needs the repair
+	e = open(t, memory, func(o *Options) { o.Repair = true })
+	if b := part(t, e, 1).Bounds(); b.Start != 0 || b.High != 19 {
+		t.Errorf("bounds %+v, want 0 to 19", b)
+	}
+	if got := values(t, part(t, e, 1)); len(got) != 19 {
+		t.Errorf("%d records, want 19", len(got))
 	}
 }

@@ -91,8 +91,7 @@ func (p *Partition) MaxTimestamp(i model.Isolation) (t TimestampOffset, ok bool,
 		if err != nil || !ok {
 			return TimestampOffset{}, false, err
 		}
-		top := best.found.Header.MaxTimestamp
-		return p.recordIn(best.segment, best.found, func(r batch.Record) bool { return r.Timestamp == top && r.Offset >= v.Start })
+		return p.recordIn(best.segment, best.found, func(r batch.Record) bool { return r.Timestamp == best.top && r.Offset >= v.Start })
 	})
 	return t, ok, p.distrust(err)
 }
@@ -100,6 +99,7 @@ func (p *Partition) MaxTimestamp(i model.Isolation) (t TimestampOffset, ok bool,
 type maxFound struct {
 	segment *segment.Segment
 	found   segment.Found
+	top     model.Timestamp // the largest of what is left of the batch
 }
 
 // maxTimestampIn looks into the headers only of segments that may hold a larger
@@ -109,7 +109,7 @@ func (p *Partition) maxTimestampIn(v *view, stop model.Offset) (best maxFound, o
 		if s.Base() >= stop {
 			break
 		}
-		if ok && s.Meta().MaxTimestamp <= best.found.Header.MaxTimestamp {
+		if ok && s.Meta().MaxTimestamp <= best.top {
 			continue
 		}
 		end, _, err := p.visibleEnd(v, n, stop)
@@ -120,11 +120,41 @@ func (p *Partition) maxTimestampIn(v *view, stop model.Offset) (best maxFound, o
 		if err != nil {
 			return best, false, err
 		}
-		if hit && (!ok || f.Header.MaxTimestamp > best.found.Header.MaxTimestamp) {
-			best, ok = maxFound{s, f}, true
+		found := maxFound{s, f, f.Header.MaxTimestamp}
+		if hit && f.Header.BaseOffset < v.Start {
+			found, hit, err = p.maxOfCut(v, s, f, end)
+			if err != nil {
+				return best, false, err
+			}
+		}
+		if hit && (!ok || found.top > best.top) {
+			best, ok = found, true
 		}
 	}
 	return best, ok, nil
+}
+
+// maxOfCut decides when the largest timestamp belongs to a batch of which the start of
+// the log has taken a part: to what is left of it, or to a batch behind it.
+func (p *Partition) maxOfCut(v *view, s *segment.Segment, cut segment.Found, end int64) (best maxFound, ok bool, err error) {
+	f, hit, err := s.MaxTime(cut.Header.NextOffset(), end)
+	if err != nil {
+		return best, false, err
+	}
+	if hit {
+		best, ok = maxFound{s, f, f.Header.MaxTimestamp}, true
+	}
+	left := model.NoTimestamp
+	_, _, err = p.recordIn(s, cut, func(r batch.Record) bool {
+		if r.Offset >= v.Start {
+			left = max(left, r.Timestamp)
+		}
+		return false
+	})
+	if left != model.NoTimestamp && (!ok || left >= best.top) {
+		best, ok = maxFound{s, cut, left}, true
+	}
+	return best, ok, err
 }
 
 // EpochEnd answers OffsetForLeaderEpoch: the largest epoch not above the one asked

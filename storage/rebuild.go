@@ -25,6 +25,7 @@ func (p *Partition) rebuild(now int64) (what string, err error) {
 		// file does without.
 		_ = s.Flush()
 	}
+	ids = trusted(ids, p.vis.segments)
 	expected := model.Offset(p.end.Load())
 	p.mu.active, p.mu.producers, p.vis.segments = nil, producer.Table{}, nil
 	p.epochs.Store(&epochs{})
@@ -78,6 +79,21 @@ func (p *Partition) logFiles() ([]segment.ID, error) {
 		return int(int64(b.Generation) - int64(a.Generation))
 	})
 	return ids, nil
+}
+
+// trusted leaves out files beside those that the partition was known to consist of:
+// what a compaction that a crash interrupted has written so far, and what an earlier
+// one has replaced. When some of the known files are missing the others may have what
+// was in them; then only those of the same base are left out.
+func trusted(ids []segment.ID, known []*segment.Segment) []segment.ID {
+	listed, there := make(map[segment.ID]bool), make(map[model.Offset]bool)
+	for _, s := range known {
+		if listed[s.ID()] = true; slices.Contains(ids, s.ID()) {
+			there[s.Base()] = true
+		}
+	}
+	complete := len(known) > 0 && len(there) == len(known)
+	return slices.DeleteFunc(ids, func(id segment.ID) bool { return !listed[id] && (complete || there[id.Base]) })
 }
 
 // rebuildSegment reads a log file batch by batch. whole is false when it has been
