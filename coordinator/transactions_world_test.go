@@ -31,6 +31,8 @@ type txnWorld struct {
 	topic  model.TopicID
 	logs   []*storage.Partition // of topic t
 	nextID model.ProducerID
+
+	hanging []HangingTransaction // reported by the start
 }
 
 // testClock is moved by the test.
@@ -91,6 +93,7 @@ func tryWorld(t testing.TB, fs vfs.FS, tune ...func(*storage.Options)) (*txnWorl
 		},
 		Settle: w.groups.settle, CommitInTxn: w.groups.commitInTxn,
 		TimeoutScan: time.Hour, ExpiryScan: time.Hour,
+		Hangs: func(h HangingTransaction) { w.hanging = append(w.hanging, h) },
 	})
 	return w, w.transactions.open(t.Context())
 }
