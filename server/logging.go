@@ -148,6 +148,10 @@ func (b *Broker) coordinatorEvents() coordinator.Events {
 			}
 		},
 		TopicDeleted: func(t *catalog.Topic) { b.log.Info().Str("topic", t.Name).Msg("topic deleted") },
+		TransactionHangs: func(h coordinator.HangingTransaction) {
+			b.log.Warn().Str("topic", h.Partition.Name()).Int32("partition", h.Partition.ID().Partition).Int64("producer", int64(h.Producer.ID)).
+				Int64("offset", int64(h.Start)).Msg("a transaction hangs: no transactional id knows its producer; see perigee txn find-hanging")
+		},
 		SettingsChanged: func(c *config.Broker) {
 			b.log.Info().Msg("broker settings changed")
 			b.apply(c)
