@@ -49,7 +49,7 @@ func (s *script) openAll() {
 // step does one random thing and waits for it.
 func (s *script) step(i int) {
 	n := s.rng.IntN(scriptPartitions)
-	switch k := s.rng.IntN(20); {
+	switch k := s.rng.IntN(22); {
 	case k < 8:
 		v := fmt.Sprintf("p%d-%d-%s", n, i, strings.Repeat("x", s.rng.IntN(1200)))
 		s.append(n, Append{Partition: s.ps[n], Batch: idempotent(7, 0, s.seq[n], v)}, v)
@@ -82,11 +82,38 @@ func (s *script) step(i int) {
 	case k < 20 && i%2 == 0:
 		shut(s.t, s.e)
 		s.run()
-	default: // kill -9: what was written and not synced is still there
-		s.process.StopAfter(0)
-		s.process.Quiet()
-		s.run()
+	default:
+		s.kill(n, fmt.Sprintf("killed-%d", i))
 	}
+}
+
+// kill ends the process between a write of the journal and its sync. The next run
+// finds what was written, and shows it: from then on it is as good as acknowledged.
+func (s *script) kill(n int, v string) {
+	s.mu.Lock()
+	s.sequenced[n] = append(s.sequenced[n], v)
+	s.mu.Unlock()
+	process := s.process
+	process.AfterEach(func(ev vfs.Event) {
+		if ev.Op == vfs.OpWrite && strings.HasSuffix(ev.Name, ".journal") {
+			process.StopAfter(0)
+		}
+	})
+	pending, err := s.e.Append(Append{Partition: s.ps[n], Batch: plain(v)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := pending.Wait(s.t.Context()); err == nil {
+		s.t.Fatal("acknowledged by a process that was killed")
+	}
+	process.Quiet()
+	s.run()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if high := int(s.ps[n].Bounds().High); high != len(s.sequenced[n]) {
+		s.t.Errorf("partition %d ends at %d, %d were written", n, high, len(s.sequenced[n]))
+	}
+	s.acked[n]++
 }
 
 // process is one run of the engine, which may be killed. Its lock dies with it.
