@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ func (s *script) kill(n int, v string) {
 	s.mu.Unlock()
 	process := s.process
 	process.AfterEach(func(ev vfs.Event) {
-		if ev.Op == vfs.OpWrite && strings.HasSuffix(ev.Name, ".journal") {
+		if ev.Op == vfs.OpWrite && strings.HasSuffix(ev.Name, ".journal") && s.holdsEntries(ev.Name) {
 			process.StopAfter(0)
 		}
 	})
@@ -114,6 +115,19 @@ func (s *script) kill(n int, v string) {
 		s.t.Errorf("partition %d ends at %d, %d were written", n, high, len(s.sequenced[n]))
 	}
 	s.acked[n]++
+}
+
+// holdsEntries tells a journal file in use from one that is only prepared: its start,
+// at byte 32, is not -1.
+func (s *script) holdsEntries(name string) bool {
+	f, err := s.fs.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var start [8]byte
+	_, err = f.ReadAt(start[:], 32)
+	return err == nil && int64(binary.BigEndian.Uint64(start[:])) >= 0
 }
 
 // process is one run of the engine, which may be killed. Its lock dies with it.

@@ -21,11 +21,10 @@ func TestACheckpointWaitsForAFirstAppend(t *testing.T) {
 	p := part(t, e, 1)
 	a := Append{Partition: p, Batch: plain("x")}
 	p.mu.Lock()
-	s, err := e.stage(&a, nil, 0)
-	if err != nil {
+	items := make([]staged, 1)
+	if err := e.stage(&items[0], &a, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	items := []staged{s}
 	if _, err := e.write(items); err != nil {
 		t.Fatal(err)
 	}

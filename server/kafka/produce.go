@@ -225,21 +225,38 @@ func (p *production) accept(it *produced, partition int32, records []byte) {
 	p.session.metrics.ProduceBytes.Add(int64(view.Len()))
 }
 
-// append puts the accepted batches into the log: those of a transaction
-// together, so that a partition's enrolment costs no entry of its own, the
-// others one by one.
+// jointBytes is up to which size batches share a journal entry: the entry's share of
+// the work is felt with batches of a few hundred bytes and not with large ones, which
+// the flusher may begin to write while the next ones are being checked.
+const jointBytes = 128 << 10
+
+// append puts the accepted batches into the log: those of a transaction together, so
+// that a partition's enrolment costs no entry of its own, and the others as far as
+// they are small.
 func (p *production) append() {
-	var transactional []*produced
+	if len(p.items) == 1 && !p.items[0].transactional() {
+		if !p.items[0].batch.Batch.IsZero() {
+			p.appendOne(&p.items[0])
+		}
+		return
+	}
+	var transactional, joint []*produced
+	var size int
 	for i := range p.items {
 		it := &p.items[i]
 		switch {
 		case it.batch.Batch.IsZero():
-		case it.batch.Batch.IsTransactional():
+		case it.transactional():
 			transactional = append(transactional, it)
 		default:
-			p.appendOne(it)
+			if n := it.batch.Batch.Len(); size+n > jointBytes {
+				p.appendTogether(joint)
+				joint, size = joint[:0], 0
+			}
+			joint, size = append(joint, it), size+it.batch.Batch.Len()
 		}
 	}
+	p.appendTogether(joint)
 	if len(transactional) == 0 {
 		return
 	}
@@ -250,6 +267,10 @@ func (p *production) append() {
 		return
 	}
 	p.appendTogether(transactional)
+}
+
+func (it *produced) transactional() bool {
+	return !it.batch.Batch.IsZero() && it.batch.Batch.IsTransactional()
 }
 
 // refuseTransactional returns the code that answers all transactional batches:
@@ -271,6 +292,7 @@ func (p *production) refuseTransactional(items []*produced) int16 {
 func (p *production) appendTogether(items []*produced) {
 	if len(items) > 1 {
 		call := p.call()
+		call.Batches = make([]coordinator.ProduceBatch, 0, len(items))
 		for _, it := range items {
 			call.Batches = append(call.Batches, it.batch)
 		}
