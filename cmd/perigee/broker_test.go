@@ -91,7 +91,7 @@ func checkFiles(t *testing.T, s *shell, dir string) {
 	}
 	for _, tc := range []struct{ line, want string }{
 		{"segments orders", `\norders +1 +0 +\d+ +\d+ +\d+ +\d+ +\d+ +\w+ +topics/`},
-		{"batches orders:1", `\norders +1 +0 +0 +1 +\d+ +none +1 +\d+ +\d+ +0 +0 +data +0\n`},
+		{"batches orders:1", `\norders +1 +0 +0 +1 +\d+ +none +0 +\d+ +\d+ +0 +0 +data +0\n`},
 		{"batches orders:1", ` transactional +\d+\n`},
 		{"batches orders:1", ` commit +\d+\n`},
 		{"batches orders:0 -n 1 --format json", `^\[\n  {\n    "topic": "orders",\n    "partition": 0,\n`},
