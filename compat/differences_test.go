@@ -35,4 +35,8 @@ var differences = []difference{
 		why: "it can be changed while the broker runs"},
 	{step: `an operation nobody knows: IncrementalAlterConfigs`, field: `ErrorCode$`,
 		why: "INVALID_REQUEST instead of UNKNOWN_SERVER_ERROR"},
+	{step: `verify a partition that is not in it: AddPartitionsToTxn v4`, field: `ErrorCode$`,
+		why: "INVALID_TXN_STATE instead of TRANSACTION_ABORTABLE, which came with version 5; brokers ask this, not clients"},
+	{step: `an operator's marker of an older epoch: WriteTxnMarkers`, field: `ErrorCode$`,
+		why: "INVALID_PRODUCER_EPOCH instead of UNKNOWN_SERVER_ERROR"},
 }

@@ -17,12 +17,12 @@ import (
 // for people.
 var uncompared = []string{
 	"Version", "UnknownTags", "ThrottleMillis", "Host", "Port", "Rack", "ClusterID", "ErrorMessage", "Documentation",
-	"CommitTimestamp", "StartTimestamp", "LastTimestamp", "CurrentTxnStartOffset0", "StartTimestampMillis", "OffsetLag", "Size", "Dir", "LogDir", "TotalBytes", "UsableBytes",
+	"CommitTimestamp", "StartTimestamp", "LastTimestamp", "StartTimestampMillis", "OffsetLag", "ApiKeys", "Size", "Dir", "LogDir", "TotalBytes", "UsableBytes",
 	"FinalizedFeaturesEpoch", "SupportedFeatures", "FinalizedFeatures", "ClientHost", "SessionID", "NodeEndpoints", "Brokers",
 }
 
 // Fields that tell one element of a list from the others, best first.
-var identities = []string{"Topic", "TopicID", "Partition", "Group", "GroupID", "MemberID", "TransactionalID", "ResourceName", "Name", "Feature", "ProducerID", "Key", "NodeID"}
+var identities = []string{"Topic", "TopicID", "Partition", "Group", "GroupID", "MemberID", "TransactionalID", "ResourceName", "Name", "User", "Feature", "ProducerID", "Key", "NodeID"}
 
 const day = 24 * time.Hour
 

@@ -301,11 +301,6 @@ func transactionStory() []step {
 		}
 		return true
 	}}
-	decided := func(name, tx string) step {
-		return step{name: name, version: newest, request: with(describe, tx), until: func(resp kmsg.Response) bool {
-			return !strings.HasPrefix(resp.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].State, "Prepare")
-		}}
-	}
 	steps := append(create("ledger", 2),
 		// Idempotence.
 		begins("an idempotent producer", newest, "idle", func(*side) producer { return newcomer("") }),
@@ -437,6 +432,16 @@ func transactionStory() []step {
 		at("long transactions", 1, list(func(r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = 1 << 40 })),
 		at("transactions with a bad pattern", 2, list(func(r *kmsg.ListTransactionsRequest) { r.TransactionalIDPattern = kmsg.StringPtr("(") })),
 	)
+}
+
+// decided describes a transaction once its end is complete, which comes after
+// the answer to the end where markers are written later.
+func decided(name, tx string) step {
+	return step{name: name, version: newest,
+		request: func(s *side) kmsg.Request { return describeTxn(s.producer(tx).txid) },
+		until: func(resp kmsg.Response) bool {
+			return !strings.HasPrefix(resp.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].State, "Prepare")
+		}}
 }
 
 func configStory() []step {
