@@ -21,7 +21,7 @@ type producerIDs struct {
 	// take asks the catalog for a block.
 	take func(count int64) machine.Future[model.ProducerID]
 
-	mu struct {
+	mu struct { // never held over a wait
 		sync.Mutex
 		next, end model.ProducerID
 		coming    *machine.Future[model.ProducerID] // the block after this one
@@ -29,39 +29,49 @@ type producerIDs struct {
 }
 
 // get returns an id. It waits for the disk only if a whole block was used up
-// within the time of one sync. Errors: the catalog's.
+// within the time of one sync. Errors: the catalog's, and ctx's.
 func (p *producerIDs) get(ctx context.Context) (model.ProducerID, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.next == p.mu.end {
-		if err := p.turnLocked(ctx); err != nil {
+	for {
+		id, block := p.next()
+		if block == nil {
+			return id, nil
+		}
+		first, err := block.Wait(ctx)
+		if ctx.Err() == nil {
+			p.arrived(block, first, err)
+		}
+		if err != nil {
 			return model.NoProducerID, fmt.Errorf("take a block of producer ids: %w", err)
 		}
 	}
-	id := p.mu.next
-	p.mu.next++
-	if p.mu.coming == nil && p.mu.end-p.mu.next < producerIDBlock/2 {
-		p.orderLocked()
+}
+
+// next returns an id, or the block to wait for.
+func (p *producerIDs) next() (id model.ProducerID, block *machine.Future[model.ProducerID]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.coming == nil && p.mu.end-p.mu.next <= producerIDBlock/2 {
+		ordered := p.take(producerIDBlock)
+		p.mu.coming = &ordered
 	}
+	if p.mu.next == p.mu.end {
+		return model.NoProducerID, p.mu.coming
+	}
+	id = p.mu.next
+	p.mu.next++
 	return id, nil
 }
 
-func (p *producerIDs) orderLocked() {
-	block := p.take(producerIDBlock)
-	p.mu.coming = &block
-}
-
-// turnLocked goes on with the block that was ordered. One that was refused is
-// ordered anew by the next call.
-func (p *producerIDs) turnLocked(ctx context.Context) error {
-	if p.mu.coming == nil {
-		p.orderLocked()
+// arrived goes on with a block that was waited for, unless another caller did.
+// One that was refused is ordered anew by the next call.
+func (p *producerIDs) arrived(block *machine.Future[model.ProducerID], first model.ProducerID, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.coming != block {
+		return
 	}
-	first, err := p.mu.coming.Wait(ctx)
 	p.mu.coming = nil
-	if err != nil {
-		return err
+	if err == nil {
+		p.mu.next, p.mu.end = first, first+producerIDBlock
 	}
-	p.mu.next, p.mu.end = first, first+producerIDBlock
-	return nil
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -49,4 +50,33 @@ func TestProducerIDs(t *testing.T) {
 	}
 	refuse = false
 	take(1)
+}
+
+// Whoever stops waiting for a block does not take it from the others.
+func TestAProducerIDThatNobodyWaitsForIsNotLost(t *testing.T) {
+	never := machine.NewPromise[model.ProducerID]()
+	orders := 0
+	ids := &producerIDs{take: func(int64) machine.Future[model.ProducerID] {
+		orders++
+		return never.Future()
+	}}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if _, err := ids.get(gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+	if orders != 1 {
+		t.Errorf("%d blocks ordered", orders)
+	}
+	if _, block := ids.next(); block == nil {
+		t.Error("an id without a block")
+	} else {
+		ids.arrived(block, 7, nil)
+		ids.arrived(block, 7, nil)
+	}
+	if id, err := ids.get(t.Context()); id != 7 || err != nil {
+		t.Errorf("%d, %v", id, err)
+	}
 }
