@@ -209,6 +209,7 @@ func (c *Coordinator) openTransactions(ctx context.Context, s config.Transaction
 		TimeoutScan:   s.TimeoutCheck,
 		ExpiryScan:    s.ExpirationCheck,
 		Hangs:         c.events.TransactionHangs,
+		Expired:       func() { _ = c.sweep() }, // what fails is tried again with the next look
 	})
 	return c.transactions.open(ctx)
 }

@@ -37,8 +37,9 @@ func (c *Coordinator) openNamedProducers(ctx context.Context) error {
 const sweepLeast = 1000
 
 // sweep forgets the memos of names the transactions have forgotten, and those of
-// deleted topics. It runs at start and whenever the number of memos has doubled, so
-// that they stay in proportion to what lives.
+// deleted topics. It runs at start, after ids were looked at for their expiry, and
+// whenever the number of memos has doubled, so that they stay in proportion to
+// what lives.
 func (n *namedProducers) sweep() error {
 	for name, keys := range n.memos.names() {
 		if err := n.sweepName(name, keys); err != nil {

@@ -20,8 +20,11 @@ const offsetsShards = 50
 // the partitions.
 func shardOf(key string, shards int32) int32 {
 	var h int32
-	for _, unit := range utf16.Encode([]rune(key)) {
-		h = 31*h + int32(unit)
+	var room [2]uint16
+	for _, r := range key {
+		for _, unit := range utf16.AppendRune(room[:0], r) {
+			h = 31*h + int32(unit)
+		}
 	}
 	if h == math.MinInt32 {
 		return 0

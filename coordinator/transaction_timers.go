@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/perigeemq/perigee/coordinator/txn"
@@ -28,10 +29,20 @@ func (t *transactions) watch() {
 		case <-timeouts.C:
 			t.eachShard(heldShard.abortOverdue)
 		case <-expiries.C:
-			if t.reachable() {
-				t.eachShard(heldShard.forgetExpired)
-			}
+			t.expire()
 		}
+	}
+}
+
+// expire forgets ids that nobody uses and, with them, what is kept for them.
+func (t *transactions) expire() {
+	t.eachShard(heldShard.keepLive)
+	if !t.reachable() {
+		return
+	}
+	t.eachShard(heldShard.forgetExpired)
+	if t.o.Expired != nil {
+		t.o.Expired()
 	}
 }
 
@@ -54,9 +65,18 @@ func (h heldShard) abortOverdue() {
 	}
 }
 
-// forgetExpired writes tombstones for ids nobody has used for long.
+// forgetExpired writes tombstones for ids nobody has used for long. A live name is
+// here only if it could not be kept.
 func (h heldShard) forgetExpired() {
-	if ids := h.s.ids.Expired(h.t.o.Now(), expiriesAtOnce); len(ids) > 0 {
+	ids := slices.DeleteFunc(h.s.ids.Expired(h.t.o.Now(), expiriesAtOnce), h.owned)
+	if len(ids) > 0 {
 		_ = h.do(txn.Forget{IDs: ids})
 	}
+}
+
+// owned reports whether a MoonMQ connection owns the id at this moment.
+func (h heldShard) owned(id string) bool {
+	_, live := h.s.live[id]
+	r, _ := h.s.ids.Lookup(id)
+	return live && r.Owner == txn.Session
 }

@@ -71,6 +71,9 @@ type transactionsOptions struct {
 	// Hangs is told of transactions that a start finds open and nobody to end
 	// them; nil: nobody is.
 	Hangs func(HangingTransaction)
+	// Expired is called after every look for expired ids, under no lock, so that
+	// what hangs on a forgotten id goes too; nil: nothing does.
+	Expired func()
 }
 
 // settleOffsets is how the groups take part in the end of a transaction.
@@ -82,6 +85,10 @@ type transactionShard struct {
 	*machine.Shard[txn.Request, txn.Fact]
 	log *stateLog
 	ids *txn.Machine // set when the shard loads; only under its lock
+
+	// live are MoonMQ's named producers with a connection, and which; only under
+	// the lock. See HoldName.
+	live map[string]any
 }
 
 func newTransactions(o transactionsOptions) *transactions {
@@ -113,7 +120,7 @@ func (t *transactions) openShard(ctx context.Context, index int32) error {
 	if err != nil {
 		return err
 	}
-	s := &transactionShard{log: &stateLog{machine.NewLogFacts(t.o.Engine, p), p}}
+	s := &transactionShard{log: &stateLog{machine.NewLogFacts(t.o.Engine, p), p}, live: map[string]any{}}
 	s.Shard = machine.NewShard(machine.Options[txn.Request, txn.Fact]{
 		Name:  fmt.Sprintf("%s-%d", p.Name(), index),
 		Index: index,

@@ -85,7 +85,7 @@ func (Codec) Decode(r machine.Record) (Fact, error) {
 }
 
 func encodeOffsetKey(group string, tp partition) []byte {
-	var w machine.Writer
+	w := machine.NewWriter(10 + len(group) + len(tp.topic))
 	w.Int16(offsetKeyVersion)
 	w.String(group)
 	w.String(tp.topic)
@@ -110,9 +110,12 @@ func decodeOffsetRecord(key *machine.Reader, r machine.Record) (Fact, error) {
 	return f, nil
 }
 
+// offsetValueBytes is what a value takes at most without its metadata.
+const offsetValueBytes = 48
+
 // encodeOffset picks the version that can say what has to be said, as Kafka does.
 func encodeOffset(c committed) []byte {
-	var w machine.Writer
+	w := machine.NewWriter(offsetValueBytes + len(c.metadata))
 	switch {
 	case !c.expires.IsZero():
 		w.Int16(offsetValueExpiring)

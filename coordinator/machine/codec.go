@@ -15,6 +15,10 @@ import (
 //	value  ┌ i16 version ┬ fields … ┬ tagged fields (flexible versions) ┐
 type Writer struct{ b []byte }
 
+// NewWriter returns an empty Writer with room for so many bytes, for the codecs that
+// are called for every transaction.
+func NewWriter(room int) Writer { return Writer{b: make([]byte, 0, room)} }
+
 // Bytes returns what was written; it aliases the writer's memory.
 func (w *Writer) Bytes() []byte { return w.b }
 

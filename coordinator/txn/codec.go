@@ -40,7 +40,7 @@ const (
 
 // Encode implements machine.Codec. Every fact is journaled.
 func (Codec) Encode(f Fact) (key, value []byte, ok bool) {
-	var k machine.Writer
+	k := machine.NewWriter(2 + 2 + len(f.ID))
 	k.Int16(keyVersion)
 	k.String(f.ID)
 	if f.Record == nil {
@@ -49,9 +49,21 @@ func (Codec) Encode(f Fact) (key, value []byte, ok bool) {
 	return k.Bytes(), encodeRecord(*f.Record), true
 }
 
+// What a value takes at most: its fixed fields with all tags, a topic with its id but
+// without its name, a partition.
+const (
+	fixedBytes     = 80
+	topicBytes     = 32
+	partitionBytes = 4
+)
+
 func encodeRecord(r Record) []byte {
 	topics := byTopic(r.Partitions)
-	var w machine.Writer
+	room := fixedBytes + len(r.Partitions)*partitionBytes
+	for _, t := range topics {
+		room += topicBytes + len(t[0].Name)
+	}
+	w := machine.NewWriter(room)
 	w.Int16(valueVersion)
 	w.Int64(int64(r.Producer.ID))
 	w.Int16(int16(r.Producer.Epoch))
@@ -77,25 +89,50 @@ func encodeRecord(r Record) []byte {
 }
 
 func encodeTags(w *machine.Writer, r Record, topics [][]Participant) {
-	var tags []func()
-	add := func(present bool, tag uint32, bytes int, body func()) {
-		if present {
-			tags = append(tags, func() { w.Uvarint(tag); w.Uvarint(uint32(bytes)); body() })
+	tags := []struct {
+		present bool
+		tag     uint32
+		bytes   int
+	}{
+		{r.PrevID != model.NoProducerID, tagPrevID, 8},
+		{r.NextID != model.NoProducerID, tagNextID, 8},
+		{r.Version != V0, tagVersion, 2},
+		{r.LastEpoch != model.NoProducerEpoch, tagLastEpoch, 2},
+		{len(topics) > 0, tagTopicIDs, len(topics) * len(model.TopicID{})},
+		{r.Owner != Client, tagOwner, 1},
+	}
+	var present uint32
+	for _, t := range tags {
+		if t.present {
+			present++
 		}
 	}
-	add(r.PrevID != model.NoProducerID, tagPrevID, 8, func() { w.Int64(int64(r.PrevID)) })
-	add(r.NextID != model.NoProducerID, tagNextID, 8, func() { w.Int64(int64(r.NextID)) })
-	add(r.Version != V0, tagVersion, 2, func() { w.Int16(int16(r.Version)) })
-	add(r.LastEpoch != model.NoProducerEpoch, tagLastEpoch, 2, func() { w.Int16(int16(r.LastEpoch)) })
-	add(len(topics) > 0, tagTopicIDs, len(topics)*len(model.TopicID{}), func() {
+	w.Uvarint(present)
+	for _, t := range tags {
+		if t.present {
+			w.Uvarint(t.tag)
+			w.Uvarint(uint32(t.bytes))
+			encodeTag(w, t.tag, r, topics)
+		}
+	}
+}
+
+func encodeTag(w *machine.Writer, tag uint32, r Record, topics [][]Participant) {
+	switch tag {
+	case tagPrevID:
+		w.Int64(int64(r.PrevID))
+	case tagNextID:
+		w.Int64(int64(r.NextID))
+	case tagVersion:
+		w.Int16(int16(r.Version))
+	case tagLastEpoch:
+		w.Int16(int16(r.LastEpoch))
+	case tagTopicIDs:
 		for _, t := range topics {
 			w.Raw(t[0].Topic[:])
 		}
-	})
-	add(r.Owner != Client, tagOwner, 1, func() { w.Int8(int8(r.Owner)) })
-	w.Uvarint(uint32(len(tags)))
-	for _, tag := range tags {
-		tag()
+	case tagOwner:
+		w.Int8(int8(r.Owner))
 	}
 }
 

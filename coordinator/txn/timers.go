@@ -62,8 +62,12 @@ func (c Forget) decide(m *Machine, now time.Time, _ model.ProducerID) Decision {
 	return d
 }
 
+// idle reports whether no transaction is open or being ended.
+func (r Record) idle() bool {
+	return r.State == Empty || r.State == CompleteCommit || r.State == CompleteAbort
+}
+
 func (m *Machine) expired(e entry, now time.Time) bool {
-	idle := e.State == Empty || e.State == CompleteCommit || e.State == CompleteAbort
 	after := m.options.IDExpiration
 	if e.Owner == Session {
 		if m.options.SessionExpiration < 0 {
@@ -71,7 +75,22 @@ func (m *Machine) expired(e entry, now time.Time) bool {
 		}
 		after = max(after, m.options.SessionExpiration)
 	}
-	return idle && now.Sub(time.UnixMilli(int64(e.Updated))) >= after
+	return e.idle() && now.Sub(time.UnixMilli(int64(e.Updated))) >= after
+}
+
+// Keep restarts the time after which an idle id is forgotten, because the session
+// that owns it still has its connection. It writes nothing for a Client's id and
+// inside a transaction.
+type Keep struct{ ID string }
+
+func (c Keep) decide(m *Machine, now time.Time, _ model.ProducerID) Decision {
+	e, ok := m.ids[c.ID]
+	if !ok || e.Owner != Session || !e.idle() || millis(now) <= e.Updated {
+		return Decision{}
+	}
+	kept := e.Record
+	kept.Updated = millis(now)
+	return write(kept)
 }
 
 // Expired lists ids that may be forgotten, longest idle first, at most limit.

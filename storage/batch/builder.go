@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/perigeemq/perigee/storage/model"
 )
@@ -104,14 +105,17 @@ func (b *Builder) Build() (View, error) {
 	if b.options.Transactional {
 		h.Attributes |= attrTransactional
 	}
+	if b.options.Codec.Compression == None && len(b.body) <= math.MaxInt32-HeaderBytes {
+		out := appendHeader(make([]byte, 0, HeaderBytes+len(b.body)), &h)
+		return finish(append(out, b.body...)), nil
+	}
 	return assemble(h, b.options.Codec, math.MaxInt32, func(w io.Writer) error {
 		_, err := w.Write(b.body)
 		return err
 	})
 }
 
-// assemble is the one writer of batches: header, records through the codec,
-// length and checksum. h's Len, CRC and codec bits are set here. limitBytes
+// assemble writes a batch: header, records through the codec, length and checksum. h's Len, CRC and codec bits are set here. limitBytes
 // bounds the whole batch while it is written; passing it is ErrTooLarge.
 func assemble(h Header, c Codec, limitBytes int, fill func(io.Writer) error) (View, error) {
 	h.Attributes = h.Attributes&^attrCompression | Attributes(c.Compression)
@@ -119,10 +123,15 @@ func assemble(h Header, c Codec, limitBytes int, fill func(io.Writer) error) (Vi
 	if err := c.writeTo(out, fill); err != nil {
 		return View{}, err
 	}
-	v := View{b: out.b}
+	return finish(out.b), nil
+}
+
+// finish fills in the length and the checksum of a header with its records.
+func finish(b []byte) View {
+	v := View{b: b}
 	binary.BigEndian.PutUint32(v.b[posLength:], uint32(len(v.b)-prefixBytes))
 	v.seal()
-	return v, nil
+	return v
 }
 
 // boundedBuffer collects a batch and refuses to grow beyond its limit.
@@ -161,6 +170,7 @@ func appendHeader(b []byte, h *Header) []byte {
 func appendRecord(b []byte, timestampDelta int64, offsetDelta int32, key, value []byte, headers Headers) []byte {
 	n := 1 + varintBytes(timestampDelta) + varintBytes(int64(offsetDelta)) +
 		nullableBytes(key) + nullableBytes(value) + varintBytes(int64(headers.count)) + len(headers.bytes)
+	b = slices.Grow(b, varintBytes(int64(n))+n)
 	b = binary.AppendVarint(b, int64(n))
 	b = append(b, 0)
 	b = binary.AppendVarint(b, timestampDelta)

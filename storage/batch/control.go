@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/perigeemq/perigee/storage/model"
 )
@@ -72,14 +71,8 @@ func NewMarker(m Marker) View {
 		BaseSequence:  model.NoSequence,
 		Count:         1,
 	}
-	v, err := assemble(h, Codec{}, markerBatchBytes, func(w io.Writer) error {
-		_, err := w.Write(appendRecord(nil, 0, 0, key[:], value[:], Headers{}))
-		return err
-	})
-	if err != nil {
-		panic(err) // the size is a constant
-	}
-	return v
+	b := appendHeader(make([]byte, 0, markerBatchBytes), &h)
+	return finish(appendRecord(b, 0, 0, key[:], value[:], Headers{}))
 }
 
 // Marker reads the marker from a control batch. A key of another version or type
