@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ type txnWorld struct {
 	level  txn.Version
 	topic  model.TopicID
 	logs   []*storage.Partition // of topic t
-	nextID model.ProducerID
+	nextID atomic.Int64         // the last producer id given out; shards ask at the same time
 
 	hanging []HangingTransaction // reported by the start
 }
@@ -68,7 +69,7 @@ func tryWorld(t testing.TB, fs vfs.FS, tune ...func(*storage.Options)) (*txnWorl
 		return nil, err
 	}
 	t.Cleanup(func() { w.stop() })
-	w.nextID = model.ProducerID(1_000 * (int64(w.engine.Identity().Incarnation) + 1))
+	w.nextID.Store(1_000 * (int64(w.engine.Identity().Incarnation) + 1))
 	for i := range int32(worldPartitions) {
 		p, err := w.engine.OpenPartition(model.TopicPartition{Topic: w.topic, Partition: i}, "t", storage.PartitionConfig{})
 		if err != nil {
@@ -88,8 +89,7 @@ func tryWorld(t testing.TB, fs vfs.FS, tune ...func(*storage.Options)) (*txnWorl
 		Engine: w.engine, State: w.internal(catalog.TransactionsTopic), Now: w.clock.Now,
 		Level: func() txn.Version { return w.level },
 		NewProducerID: func(context.Context) (model.ProducerID, error) {
-			w.nextID++
-			return w.nextID, nil
+			return model.ProducerID(w.nextID.Add(1)), nil
 		},
 		Settle: w.groups.settle, CommitInTxn: w.groups.commitInTxn,
 		TimeoutScan: time.Hour, ExpiryScan: time.Hour,

