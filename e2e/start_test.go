@@ -52,6 +52,14 @@ func wantText(t *testing.T, got string, want ...string) {
 	}
 }
 
+// awaitText waits until the broker has said something: its output comes through
+// a pipe, behind its answers.
+func awaitText(t *testing.T, b *Broker, want string) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() string { return fmt.Sprintf("missing %q in:\n%s", want, b.Output()) },
+		func() bool { return strings.Contains(b.Output(), want) })
+}
+
 // A port in use is named with its listener and who has it, before anything
 // happens to the data.
 func TestPortInUse(t *testing.T) {
@@ -202,7 +210,8 @@ func TestATornTailIsAWarning(t *testing.T) {
 	if got := (franz{}).From(t, b.Kafka, topic, 0, 0, 9); string(got[8].Value) != "entry-8" {
 		t.Errorf("the last record is %s", got[8].Value)
 	}
-	wantText(t, b.Output(), `"level":"warn"`, "torn tail cut off", filepath.Base(path), "byte ")
+	awaitText(t, b, "torn tail cut off")
+	wantText(t, b.Output(), `"level":"warn"`, filepath.Base(path), "byte ")
 }
 
 // Damage in front of what was acknowledged later is not a crash's: the broker
@@ -220,7 +229,8 @@ func TestACorruptJournalIsRefused(t *testing.T) {
 	if string(got[3].Value) != "entry-3" {
 		t.Errorf("record 3 is %s", got[3].Value)
 	}
-	wantText(t, b.Output(), "journal repaired", filepath.Base(path))
+	awaitText(t, b, "journal repaired")
+	wantText(t, b.Output(), filepath.Base(path))
 }
 
 // A stop under load loses nothing that was acknowledged and exits with 0.
