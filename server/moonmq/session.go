@@ -41,6 +41,7 @@ type session struct {
 	scram    *access.Exchange // between AUTH_SCRAM and AUTH_SCRAM_FINAL
 	client   wire.IdentifyClient
 	producer producer
+	held     string           // the named producer this connection keeps alive; "" is none
 	appended *storage.Pending // the newest append that may not be durable yet
 	consumer *consumer        // nil until the first FETCH or SUBSCRIBE
 
@@ -202,6 +203,7 @@ func (s *session) Close() {
 	s.stopPushing()
 	s.leaveGroup()
 	s.abandonTransaction()
+	s.holdName("")
 	s.front.metrics.closed(s.reason())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/perigeemq/perigee/coordinator"
+	"github.com/perigeemq/perigee/coordinator/txn"
 	wire "github.com/perigeemq/perigee/protocol/moonmq"
 	"github.com/perigeemq/perigee/server/access"
 	"github.com/perigeemq/perigee/server/config"
@@ -37,7 +38,10 @@ func newWorld(t testing.TB, static access.Static, set ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := storage.Open(context.Background(), storage.Options{FS: vfs.NewMemory(), ReserveBytes: -1})
+	e, err := storage.Open(context.Background(), storage.Options{
+		FS: vfs.NewMemory(), ReserveBytes: -1,
+		ProducerExpiry: loaded.Broker.Storage.ProducerExpiry, ProducerExpiryCheck: loaded.Broker.Storage.ProducerExpiryCheck,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,6 +259,52 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 		}
 		if b, ok := m.(*wire.RecordBatch); ok && (len(b.Records) != 1 || b.Records[0].Offset != 3) {
 			t.Errorf("read committed: %+v", b.Records)
+		}
+	}
+}
+
+// A named producer whose connection is idle for longer than names are kept can
+// still write; one whose connection is gone is forgotten meanwhile.
+func TestANamedProducerIsKeptByItsConnection(t *testing.T) {
+	w := newWorld(t, access.Static{}, "moonmq.producer.expiration.ms=1", "transactional.id.expiration.ms=1",
+		"transaction.remove.expired.transaction.cleanup.interval.ms=2",
+		"producer.id.expiration.ms=1", "producer.id.expiration.check.interval.ms=2")
+	live, gone := w.login(), w.login()
+	id := live.must(&wire.InitProducerID{Name: "live", Payload: true}, wire.OpProducerID).(*wire.ProducerID)
+	live.must(&wire.CreateTopic{Name: "t", Partitions: 1}, wire.OpOK)
+	put := &wire.ProduceIdempotent{PID: id.PID, Epoch: id.Epoch, Topic: "t", KeyValue: wire.KeyValue{Value: []byte("v")}}
+	first := live.must(put, wire.OpProduceAck).(*wire.ProduceAck)
+	forgotten := func(name string) bool {
+		_, err := w.DescribeTransaction(name).Wait(t.Context())
+		return errors.Is(err, txn.ErrNotFound)
+	}
+	for _, name := range []string{"gone", "renamed"} {
+		gone.must(&wire.InitProducerID{Name: name, Payload: true}, wire.OpProducerID)
+	}
+	waitFor(t, func() bool { return forgotten("gone") })
+	gone.Close()
+	waitFor(t, func() bool { return forgotten("renamed") })
+	if again := live.must(put, wire.OpProduceAck).(*wire.ProduceAck); *again != *first {
+		t.Errorf("the retry is answered with %+v, the original with %+v", again, first)
+	}
+	topic, _ := w.Catalog().Topic("t")
+	log, err := w.Partition(topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return len(log.Producers()) == 0 })
+	live.must(&wire.BeginTxn{}, wire.OpOK)
+	put.Seq = 1 // the partition has forgotten 0
+	live.must(put, wire.OpProduceAck)
+	live.Close()
+	waitFor(t, func() bool { return forgotten("live") })
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen within 20 s")
 		}
 	}
 }

@@ -53,6 +53,7 @@ func (s *session) initProducer(r request) (answer, error) {
 	}
 	var identity model.ProducerIdentity
 	var err error
+	s.holdName(name)
 	if name == "" {
 		identity, err = s.front.coordinator.InitIdempotent(ctx)
 	} else {
@@ -74,6 +75,17 @@ func (s *session) initProducer(r request) (answer, error) {
 		memos: map[model.TopicID]*coordinator.Memo{}, sequences: map[model.TopicPartition]model.Sequence{},
 	}
 	return now(&wire.ProducerID{PID: uint64(identity.ID), Epoch: uint16(identity.Epoch)}), nil
+}
+
+// holdName keeps a producer's name from being forgotten while the connection
+// lives; "" leaves the one held before.
+func (s *session) holdName(name string) {
+	if s.held != "" && s.held != name {
+		s.front.coordinator.LeaveName(s.held, s)
+	}
+	if s.held = name; name != "" {
+		s.front.coordinator.HoldName(name, s)
+	}
 }
 
 func (s *session) transactionTimeout() time.Duration {
