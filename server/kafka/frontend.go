@@ -38,6 +38,7 @@ type FrontEnd struct {
 	metrics     *metrics.Kafka
 	fetches     *fetchSessions
 	requests    atomic.Pointer[requestLog] // nil: none are logged
+	complaints  complaints
 }
 
 // New returns a front end.
@@ -92,7 +93,8 @@ func (s *session) Serve(f *transport.Frame) (transport.Reply, error) {
 		return nil, err
 	case !known:
 		s.metrics.Refused(h.Key)
-		return nil, fmt.Errorf("%w: key %d version %d", errUnknownAPI, h.Key, h.Version)
+		return nil, fmt.Errorf("%w: key %d version %d, from client %q, software %q %q",
+			errUnknownAPI, h.Key, h.Version, h.ClientID, s.software, s.softwareVersion)
 	}
 	req, err := wire.DecodeRequest(h, body)
 	if err != nil {

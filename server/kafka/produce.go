@@ -314,7 +314,9 @@ func (p *production) appendOne(it *produced) {
 	call.Batches = p.room.batches[:]
 	pending, err := p.session.coordinator.Produce(call)
 	if err != nil {
-		p.fail(it, txnCode(kmsg.Produce, p.request.version, err), err)
+		code := txnCode(kmsg.Produce, p.request.version, err)
+		p.complain(it, code, err)
+		p.fail(it, code, err)
 		return
 	}
 	it.pending = pending
