@@ -17,8 +17,6 @@ var differences = []difference{
 		why: "INVALID_TOPIC_EXCEPTION instead of UNKNOWN_TOPIC_OR_PARTITION, which a client retries until it times out"},
 	{step: `another magic: Produce`, field: `ErrorCode$`,
 		why: "INVALID_RECORD instead of CORRUPT_MESSAGE, which a client retries: the same bytes would come again"},
-	{step: `half a batch: Produce`, field: `ErrorCode$`,
-		why: "CORRUPT_MESSAGE instead of INVALID_RECORD: bytes are missing"},
 	{step: `a control batch: Produce`, field: `ErrorCode$`,
 		why: "we look at the batch before the transactional id it should have had"},
 	{step: `: Produce `, field: `\.LogStartOffset$`, refused: true,
@@ -35,8 +33,6 @@ var differences = []difference{
 		why: "it can be changed while the broker runs"},
 	{step: `an operation nobody knows: IncrementalAlterConfigs`, field: `ErrorCode$`,
 		why: "INVALID_REQUEST instead of UNKNOWN_SERVER_ERROR"},
-	{step: `verify a partition that is not in it: AddPartitionsToTxn v4`, field: `ErrorCode$`,
-		why: "INVALID_TXN_STATE instead of TRANSACTION_ABORTABLE, which came with version 5; brokers ask this, not clients"},
 	{step: `an operator's marker of an older epoch: WriteTxnMarkers`, field: `ErrorCode$`,
 		why: "INVALID_PRODUCER_EPOCH instead of UNKNOWN_SERVER_ERROR"},
 }

@@ -38,7 +38,7 @@ var codes = []struct {
 	// Batches a producer sent. What a client would retry for ever is not told as
 	// CORRUPT_MESSAGE: only bytes that changed on the way are.
 	{batch.ErrCorrupt, kerr.CorruptMessage},
-	{batch.ErrTruncated, kerr.CorruptMessage},
+	{batch.ErrTruncated, kerr.InvalidRecord}, // as Kafka: a client would send CORRUPT_MESSAGE again for ever
 	{batch.ErrTooLarge, kerr.MessageTooLarge},
 	{batch.ErrDecompressedTooLarge, kerr.MessageTooLarge},
 	{batch.ErrTimestamp, kerr.InvalidTimestamp},

@@ -57,7 +57,7 @@ var txnTranslations = []struct {
 	{kmsg.TxnOffsetCommit, kerr.ProducerFenced, everyVersion, kerr.InvalidProducerEpoch},
 	{kmsg.Produce, kerr.ProducerFenced, everyVersion, kerr.InvalidProducerEpoch},
 
-	{kmsg.AddPartitionsToTxn, kerr.TransactionAbortable, 5, kerr.InvalidTxnState},
+	{kmsg.AddPartitionsToTxn, kerr.TransactionAbortable, 4, kerr.InvalidTxnState},
 	{kmsg.AddOffsetsToTxn, kerr.TransactionAbortable, 4, kerr.InvalidTxnState},
 	{kmsg.EndTxn, kerr.TransactionAbortable, 4, kerr.InvalidTxnState},
 	{kmsg.TxnOffsetCommit, kerr.TransactionAbortable, 4, kerr.InvalidTxnState},

@@ -40,7 +40,7 @@ func TestTransactionCodesByVersion(t *testing.T) {
 		{commit, fenced, []int16{47, 47, 47, 47, 47, 47, 47}},
 		{prod, fenced, []int16{47, 47, 47, 47, 47, 47, 47, 47, 47, 47, 47, 47, 47, 47}},
 
-		{addP, abortable, []int16{48, 48, 48, 48, 48, 120}},
+		{addP, abortable, []int16{48, 48, 48, 48, 120, 120}},
 		{addO, abortable, []int16{48, 48, 48, 48, 120}},
 		{end, abortable, []int16{48, 48, 48, 48, 120, 120}},
 		{commit, abortable, []int16{48, 48, 48, 48, 120, 120, 120}},
