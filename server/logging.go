@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -60,11 +61,7 @@ func (b *Broker) sayReady(took time.Duration) {
 	b.log.Info().Str("data_dir", b.dataDir()).Str("cluster_id", id.ClusterID).Int32("incarnation", int32(id.Incarnation)).
 		Bool("clean", id.CleanStart).Int64("partitions", b.counts.partitions.Load()).Msg("storage")
 	for _, l := range b.listeners {
-		e := b.log.Info().Str("listener", l.Name).Str("protocol", "kafka").Str("bound", l.Addr().String())
-		if l.Advertised != "" {
-			e = e.Str("advertised", l.Advertised)
-		}
-		e.Msg("listening")
+		b.log.Info().Str("listener", l.Name).Str("protocol", "kafka").Str("bound", l.Addr().String()).Str("advertised", advertised(l)).Msg("listening")
 	}
 	if b.moonmq != nil {
 		b.log.Info().Str("protocol", "moonmq").Str("bound", b.MoonMQAddr().String()).Bool("tls", b.moonmq.listener.TLS != nil).Msg("listening")
@@ -73,6 +70,23 @@ func (b *Broker) sayReady(took time.Duration) {
 		b.log.Info().Str("protocol", "http").Str("bound", b.admin.Addr().String()).Msg("listening")
 	}
 	b.log.Info().Int64("ms", took.Milliseconds()).Msg("ready")
+}
+
+// advertised is what clients are told to connect to, as far as it is the same for
+// all of them.
+func advertised(l *transport.Listener) string {
+	if l.Advertised != "" {
+		return l.Advertised
+	}
+	host, _, err := net.SplitHostPort(l.Bind)
+	if ip, notIP := netip.ParseAddr(host); err != nil || host == "" || notIP == nil && ip.IsUnspecified() {
+		return "the address a client came by"
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Bind
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // storageEvents turns what the engine reports into log lines and counts.
