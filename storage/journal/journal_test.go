@@ -343,7 +343,8 @@ func TestAFailedWriteOrSyncPoisonsForGood(t *testing.T) {
 			fs := vfs.NewMemory()
 			fault := vfs.NewFault(fs)
 			var poisoned []error
-			w := open(t, fault, Options{OnPoison: func(err error) { poisoned = append(poisoned, err) }})
+			// So large that no next file is made, whose write or sync would be the one.
+			w := open(t, fault, Options{FileBytes: 1 << 20, OnPoison: func(err error) { poisoned = append(poisoned, err) }})
 			add(t, w, inline(0, 1000))
 			fault.Add(rule)
 			var hook error
