@@ -137,7 +137,7 @@ const frameBytes = 4 << 20
 func (f *frames) reply(s *session, id wire.CorrelationID) transport.Reply {
 	size := int64(f.bytes)
 	if s.pending.Add(size) > int64(s.front.limits.MaxPendingBytes) {
-		s.conn.HangUp(errPending)
+		s.conn.HangUp(errPending, nil)
 	}
 	return func(ctx context.Context) (transport.Output, error) {
 		o := transport.Output{Release: func() { s.pending.Add(-size) }}

@@ -84,11 +84,10 @@ func (s *session) checkAdmitted(now time.Time, silent time.Duration, admitted ti
 // inSeconds prints a duration as C's %g does.
 func inSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', 6, 64) }
 
-// end sends a closing error, if the client still reads, and hangs up.
+// end hangs up; a closing error is the last thing the client reads.
 func (s *session) end(e *wire.Error) {
 	if s.ending.Swap(true) {
 		return
 	}
-	s.conn.Offer(say(wire.CorrelationID{}, e))
-	s.conn.HangUp(e)
+	s.conn.HangUp(e, say(wire.CorrelationID{}, e))
 }

@@ -47,7 +47,7 @@ type Conn struct {
 	readArmed   bool         // the socket has a read deadline that has not passed; the read goroutine's
 	writeBy     time.Time    // the socket's write deadline; the write goroutine's
 	stopped     atomic.Bool  // stopReading was called
-	hungUp      atomic.Pointer[error]
+	hungUp      atomic.Pointer[hungUp]
 
 	pushes  chan Reply    // from other goroutines straight to the writer, see Push
 	written chan struct{} // closed when the write goroutine has ended
@@ -154,7 +154,10 @@ func (c *Conn) converse() error {
 
 	err := c.readFrames()
 	if hungUp := c.hungUp.Load(); hungUp != nil && errors.Is(err, ErrShutdown) {
-		err = fmt.Errorf("%w: %w", errLastReply, *hungUp)
+		err = fmt.Errorf("%w: %w", errLastReply, hungUp.reason)
+		if hungUp.last != nil {
+			c.queue <- queued{reply: hungUp.last}
+		}
 	}
 	if !errors.Is(err, errLastReply) && !errors.Is(err, ErrShutdown) {
 		c.cancel(cmp.Or(err, errClosed)) // nobody waits for the answers; wake those that block

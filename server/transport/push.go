@@ -44,10 +44,18 @@ func (c *Conn) Offer(r Reply) bool {
 	}
 }
 
+// hungUp is why a connection was ended, and the last word; nil is none.
+type hungUp struct {
+	reason error
+	last   Reply
+}
+
 // HangUp ends the connection for a reason of the protocol's: nothing more is
-// read, what is queued is still answered. The first reason counts.
-func (c *Conn) HangUp(reason error) {
-	c.hungUp.CompareAndSwap(nil, &reason)
+// read, what is queued is still answered, and last, unless nil, comes behind it.
+// The first reason counts. last is not run if the client hung up first, so it must
+// hold nothing. Any goroutine may call HangUp.
+func (c *Conn) HangUp(reason error, last Reply) {
+	c.hungUp.CompareAndSwap(nil, &hungUp{reason, last})
 	c.stopReading()
 }
 

@@ -91,13 +91,16 @@ func TestHangUpAnswersWhatIsQueued(t *testing.T) {
 	o := Options{Events: Events{Closed: func(_ *Conn, reason error) { reasons <- reason }}}
 	bored := errors.New("bored")
 	_, m := start(t, o, &script{serve: func(c *Conn, f *Frame) (Reply, error) {
-		c.HangUp(bored)
+		c.HangUp(bored, say("the last word"))
+		c.HangUp(errors.New("too late"), say("never said"))
 		return echo(c, f)
 	}})
 	client := dial(t, m)
 	send(t, client, framed("bye"))
-	if got := receive(t, client); got != "bye" {
-		t.Errorf("answer %q", got)
+	for _, want := range []string{"bye", "the last word"} {
+		if got := receive(t, client); got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the answer: %v", err)
