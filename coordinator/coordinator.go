@@ -90,6 +90,7 @@ func Open(ctx context.Context, e *storage.Engine, o Options) (*Coordinator, erro
 		return nil, err
 	}
 	c.openDeadLetters()
+	c.ids.prepare()
 	c.timer.Start()
 	c.transactions.start()
 	return c, nil

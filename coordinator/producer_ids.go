@@ -28,6 +28,20 @@ type producerIDs struct {
 	}
 }
 
+// prepare orders the first block, so that it is there when somebody asks.
+func (p *producerIDs) prepare() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.orderLocked()
+}
+
+func (p *producerIDs) orderLocked() {
+	if p.mu.coming == nil && p.mu.end-p.mu.next <= producerIDBlock/2 {
+		ordered := p.take(producerIDBlock)
+		p.mu.coming = &ordered
+	}
+}
+
 // get returns an id. It waits for the disk only if a whole block was used up
 // within the time of one sync. Errors: the catalog's, and ctx's.
 func (p *producerIDs) get(ctx context.Context) (model.ProducerID, error) {
@@ -50,10 +64,7 @@ func (p *producerIDs) get(ctx context.Context) (model.ProducerID, error) {
 func (p *producerIDs) next() (id model.ProducerID, block *machine.Future[model.ProducerID]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.coming == nil && p.mu.end-p.mu.next <= producerIDBlock/2 {
-		ordered := p.take(producerIDBlock)
-		p.mu.coming = &ordered
-	}
+	p.orderLocked()
 	if p.mu.next == p.mu.end {
 		return model.NoProducerID, p.mu.coming
 	}

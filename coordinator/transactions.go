@@ -140,14 +140,17 @@ func (t *transactions) openShard(ctx context.Context, index int32) error {
 }
 
 func (t *transactions) recoverShard(s *transactionShard) error {
-	h, err := t.holdShard(s)
-	if err != nil {
-		return err
-	}
-	defer h.Release()
 	s.ids.Loaded(t.o.Now())
 	for _, id := range s.ids.Unfinished() {
-		if err := h.do(txn.Recover{ID: id}); err != nil {
+		err := t.withProducerID(func() error {
+			h, err := t.holdShard(s)
+			if err != nil {
+				return err
+			}
+			defer h.Release()
+			return h.do(txn.Recover{ID: id})
+		})
+		if err != nil {
 			return fmt.Errorf("finish transaction of %q: %w", id, err)
 		}
 	}
@@ -174,18 +177,44 @@ func (t *transactions) holdShard(s *transactionShard) (heldShard, error) {
 	return heldShard{Held: h, t: t, s: s}, err
 }
 
+// errNoProducerID: a decision needs a producer id and none is at hand.
+var errNoProducerID = errors.New("no producer id at hand")
+
 // consider decides a command. The decision is good until the shard is released.
+// A producer id that is not at hand is not waited for, because the shard is
+// held: errNoProducerID, see withProducerID.
 func (h heldShard) consider(c txn.Command) (txn.Decision, error) {
 	now := h.t.o.Now()
 	d := h.s.ids.Consider(now, c, model.NoProducerID)
 	if !d.NeedsProducerID {
 		return d, nil
 	}
-	id, err := h.t.o.NewProducerID(context.Background())
+	id, err := h.t.o.NewProducerID(ended)
 	if err != nil {
-		return d, err
+		return d, errNoProducerID
 	}
 	return h.s.ids.Consider(now, c, id), nil
+}
+
+// ended is a context in which nothing is waited for.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// withProducerID tries again when a producer id was missing, once there is one.
+// That one is given up: another try may not need it.
+func (t *transactions) withProducerID(try func() error) error {
+	for {
+		err := try()
+		if !errors.Is(err, errNoProducerID) {
+			return err
+		}
+		if _, err := t.o.NewProducerID(context.Background()); err != nil {
+			return err
+		}
+	}
 }
 
 // carryOut sequences a decision together with others' appends and applies it.
@@ -214,17 +243,20 @@ func (h heldShard) do(c txn.Command) error {
 }
 
 // run decides and carries out a command for a client.
-func (t *transactions) run(s *transactionShard, c txn.Command) machine.Future[txn.Answer] {
-	h, err := t.holdShard(s)
-	if err != nil {
-		return machine.Ready(txn.Answer{}, err)
-	}
-	defer h.Release()
-	d, err := h.consider(c)
-	if err != nil {
-		return machine.Ready(txn.Answer{}, err)
-	}
-	answer, err := h.end(d)
+func (t *transactions) run(s *transactionShard, c txn.Command) (answer machine.Future[txn.Answer]) {
+	err := t.withProducerID(func() error {
+		h, err := t.holdShard(s)
+		if err != nil {
+			return err
+		}
+		defer h.Release()
+		d, err := h.consider(c)
+		if err != nil {
+			return err
+		}
+		answer, err = h.end(d)
+		return err
+	})
 	if err != nil {
 		return machine.Ready(txn.Answer{}, err)
 	}

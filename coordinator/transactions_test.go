@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -155,6 +156,38 @@ func TestTimeoutAborts(t *testing.T) {
 	_, err := w.produceV(txn.V2, "a", p, 1, 0, "late")
 	w.is(err, storage.ErrStaleProducerEpoch)
 	w.quiet()
+}
+
+// While a producer id is waited for, the shard is not held: others are answered.
+func TestAShardIsNotHeldOverTheWaitForAProducerID(t *testing.T) {
+	w := newTxnWorld(t, vfs.NewMemory())
+	there, waiting := make(chan struct{}), make(chan struct{})
+	w.o.NewProducerID = func(ctx context.Context) (model.ProducerID, error) {
+		select {
+		case <-there:
+			return 77, nil
+		default:
+		}
+		if ctx.Err() != nil {
+			return model.NoProducerID, ctx.Err()
+		}
+		close(waiting)
+		<-there
+		return 77, nil
+	}
+	owned := make(chan model.ProducerIdentity)
+	go func() {
+		p, _ := w.tryInit("a", noIdentity)
+		owned <- p
+	}()
+	<-waiting
+	if got := w.state("a"); got != txn.Dead {
+		t.Errorf("state %v", got)
+	}
+	close(there)
+	if p := <-owned; p.ID != 77 {
+		t.Errorf("%+v", p)
+	}
 }
 
 // The scans run on their own when they are frequent.
