@@ -58,7 +58,7 @@ var moonmqKeys = []Key{
 	{Name: "moonmq.oversize", Type: String, Default: "dead-letter", rule: oneOf("dead-letter", "skip"),
 		Doc: "What happens to a record whose key or value is longer than a MoonMQ client can read (65536 bytes)."},
 	{Name: "moonmq.producer.expiration.ms", Type: Long, Default: day, Unit: Millis, rule: atLeast(0),
-		Doc: "A named producer that is idle for this time is forgotten; 0 is never."},
+		Doc: "A named producer that has no connection and is idle for this time, and for transactional.id.expiration.ms, is forgotten; 0 is never."},
 	{Name: "moonmq.max.frame.bytes", Type: Int, Default: "1048576", Unit: Bytes, rule: between(1024, 1<<30),
 		Doc: "The longest frame a client may send."},
 	{Name: "moonmq.max.pending.bytes", Type: Int, Default: "16777216", Unit: Bytes, rule: atLeast(65536),
