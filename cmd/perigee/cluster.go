@@ -16,8 +16,9 @@ import (
 )
 
 func newClusterCommand(s *session) *cobra.Command {
-	return newFamily("cluster", "Show the cluster's brokers, features, disks and health",
-		newClusterInfoCommand(s), newClusterFeaturesCommand(s), newClusterLogDirsCommand(s), newClusterHealthCommand(s))
+	return newFamily("cluster", "Show the cluster's brokers, features, disks and health, change its settings",
+		newClusterInfoCommand(s), newClusterFeaturesCommand(s), newClusterLogDirsCommand(s), newClusterHealthCommand(s),
+		newClusterConfigCommand(s))
 }
 
 // ---- info

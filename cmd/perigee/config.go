@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ type settingFlags struct {
 	config, properties string
 	dataDir, logFile   string
 	kafka, moonmq, web string
-	repair             bool
+	repair, dev        bool
 	set                []string
 
 	appSettings string
@@ -34,6 +35,7 @@ func (f *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.moonmq, "moonmq-listen", "", "HOST:PORT for MoonMQ clients, or off (default 127.0.0.1:9192)")
 	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
 	flags.StringVar(&f.logFile, "log-file", "", "file for log lines (default stderr); SIGHUP opens it anew")
+	flags.BoolVar(&f.dev, "dev", false, "defaults for a laptop: small files, little memory, and acknowledged records do not survive a power loss")
 	flags.BoolVar(&f.repair, "repair", false, "start in spite of a corrupt journal and keep what can be read; the log says what is lost")
 	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
 }
@@ -56,6 +58,17 @@ func (f *settingFlags) load() (*config.Loaded, error) {
 	return loaded, err
 }
 
+// devSettings are what --dev sets, weaker than everything else that is given.
+var devSettings = []config.Raw{
+	{Name: "perigee.durability", Value: "os", Origin: "--dev"},
+	{Name: "perigee.disk.reserve.bytes", Value: "10MiB", Origin: "--dev"},
+	{Name: "perigee.journal.file.bytes", Value: "4MiB", Origin: "--dev"},
+	{Name: "perigee.journal.bytes", Value: "32MiB", Origin: "--dev"},
+	{Name: "log.segment.bytes", Value: "16MiB", Origin: "--dev"},
+	{Name: "log.cleaner.dedupe.buffer.size", Value: "16MiB", Origin: "--dev"},
+	{Name: "queued.max.request.bytes", Value: "128MiB", Origin: "--dev"},
+}
+
 // importAppSettings reads the appsettings.json: its settings become the weakest
 // source, its users and quotas are kept for the MoonMQ listener. It returns a
 // line for every key that has no effect.
@@ -67,13 +80,16 @@ func (f *settingFlags) importAppSettings(s *config.Sources) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Imported, s.MoonMQAuth = a.Settings, len(a.Access.Users) > 0
+	s.Imported, s.MoonMQAuth = append(s.Imported, a.Settings...), len(a.Access.Users) > 0
 	f.imported = server.MoonMQ{Access: a.Access, Quotas: a.Quotas}
 	return a.Unsupported, nil
 }
 
 func (f *settingFlags) sources() config.Sources {
 	s := config.Sources{Properties: f.properties, File: f.config, Environ: os.Environ(), Set: f.set}
+	if f.dev {
+		s.Imported = slices.Clone(devSettings)
+	}
 	if f.repair {
 		s.Flags = append(s.Flags, config.Raw{Name: "perigee.repair", Value: "true", Origin: "--repair"})
 	}

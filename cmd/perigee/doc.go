@@ -2,10 +2,12 @@
 //
 //	perigee serve                     run a broker
 //	perigee config check|print|docs   its settings
+//	perigee doctor                    what it needs, and the one that runs
 //	perigee topic|group|txn|cluster   operate one, over the wire as any client would
 //	perigee produce|consume           stdin → topic, topic → stdout
 //	perigee bench                     measure one
 //	perigee inspect|check             the files of a stopped one
+//	perigee generate                  files for Grafana, Prometheus, systemd
 //	perigee version|completion
 //
 // main.go parses arguments, calls a verb and turns its error into an exit code:

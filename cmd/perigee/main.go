@@ -55,7 +55,8 @@ func newRootCommand() *cobra.Command {
 	s := newSession()
 	root := newFamily("perigee", "A durable Kafka and MoonMQ broker, and its command line",
 		newServeCommand(), newConfigCommand(s), newTopicCommand(s), newProduceCommand(s), newConsumeCommand(s), newGroupCommand(s),
-		newTxnCommand(s), newDLQCommand(s), newUserCommand(s), newACLCommand(s), newClusterCommand(s), newBenchCommand(s), newInspectCommand(s), newCheckCommand(s), newVersionCommand(s))
+		newTxnCommand(s), newDLQCommand(s), newUserCommand(s), newACLCommand(s), newClusterCommand(s), newBenchCommand(s), newInspectCommand(s), newCheckCommand(s), newVersionCommand(s),
+		newDoctorCommand(s), newGenerateCommand())
 	s.addFlags(root.PersistentFlags())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err: err} })
