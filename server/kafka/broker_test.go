@@ -16,6 +16,7 @@ import (
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/server/config"
 	"github.com/perigeemq/perigee/server/metrics"
+	"github.com/perigeemq/perigee/server/quota"
 	"github.com/perigeemq/perigee/server/transport"
 	"github.com/perigeemq/perigee/storage"
 	"github.com/perigeemq/perigee/storage/vfs"
@@ -31,6 +32,7 @@ type testBroker struct {
 	engine *storage.Engine
 	memory *transport.MemoryListener
 	server *transport.Server
+	frames *quota.Memory
 	log    *bytes.Buffer
 }
 
@@ -58,7 +60,8 @@ func (b *testBroker) start() {
 		b.t.Fatal(err)
 	}
 	b.FrontEnd = New(Options{Coordinator: c, Config: loaded.Broker, Log: zerolog.New(b.log), Metrics: new(metrics.Kafka)})
-	b.server = transport.NewServer(transport.Options{MaxFrameBytes: int32(loaded.Broker.Network.RequestMaxBytes)})
+	b.frames = quota.NewMemory(64 << 20)
+	b.server = transport.NewServer(transport.Options{MaxFrameBytes: int32(loaded.Broker.Network.RequestMaxBytes), Memory: b.frames})
 	b.memory = transport.ListenMemory("memory:9092")
 	l := &transport.Listener{Name: "MEMORY", Bind: "memory:9092", Protocol: b.FrontEnd}
 	if err := b.server.ListenOn(l, b.memory); err != nil {

@@ -28,7 +28,7 @@ func fetch(s *session, r *request) reply {
 	return func(ctx context.Context) kmsg.Response {
 		f := fetchers.Get().(*fetcher)
 		defer f.recycle()
-		f.session, f.req, f.isolation = s, req, model.Isolation(req.IsolationLevel)
+		f.session, f.req, f.frame, f.isolation = s, req, r.frame, model.Isolation(req.IsolationLevel)
 		if code := f.plan(time.Now()); code != 0 {
 			resp := req.ResponseKind().(*kmsg.FetchResponse)
 			resp.ErrorCode = code
@@ -45,6 +45,7 @@ func fetch(s *session, r *request) reply {
 type fetcher struct {
 	session   *session
 	req       *kmsg.FetchRequest
+	frame     *transport.Frame
 	isolation model.Isolation
 	within    *fetchSession // nil: none
 	full      bool          // everything was named: every partition is sent
@@ -104,6 +105,7 @@ func (f *fetcher) await(ctx context.Context) {
 	if f.req.MaxWaitMillis <= 0 || f.enough() {
 		return
 	}
+	f.unload()
 	w := storage.NewWaiter()
 	for i := range f.targets {
 		p := f.targets[i].log
@@ -123,6 +125,12 @@ func (f *fetcher) await(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// unload gives back the request's memory: the targets have what it said.
+func (f *fetcher) unload() {
+	f.req.Topics, f.req.ForgottenTopics, f.req.UnknownTags = nil, nil, kmsg.Tags{}
+	f.frame.Unload()
 }
 
 // enough reports whether to answer now. With nothing to wait for it is true.

@@ -202,6 +202,7 @@ func TestALongPollIsWokenByDataAndEndsByTime(t *testing.T) {
 	req.MaxWaitMillis = 60_000
 	req.SetVersion(13)
 	id := c.send(13, req)
+	b.untilNoFrames()
 	b.append(topic, 0, "at last")
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	c.read(id, resp)

@@ -28,7 +28,9 @@ func millis[N int32 | int64](n N) time.Duration { return time.Duration(n) * time
 // the session's), 4 knows MEMBER_ID_REQUIRED (KIP-394), 5 static members
 // (KIP-345), 6 is flexible, 7 returns the protocol type, 8 brings a reason
 // (KIP-800), which we have no use for, 9 lets a static leader skip its assignment
-// (KIP-814). The answer comes with the group's next generation.
+// (KIP-814). The answer comes with the group's next generation; until then the
+// request's memory is not held, or members that wait could use up the budget that
+// those they wait for need.
 func joinGroup(s *session, r *request) reply {
 	req := r.body.(*kmsg.JoinGroupRequest)
 	rebalance := millis(req.RebalanceTimeoutMillis)
@@ -50,6 +52,8 @@ func joinGroup(s *session, r *request) reply {
 		SessionTimeout: millis(req.SessionTimeoutMillis), RebalanceTimeout: rebalance,
 		RequireKnownMember: req.Version >= 4, CanSkipAssignment: req.Version >= 9,
 	})
+	req.Protocols, req.UnknownTags = nil, kmsg.Tags{} // they alias the frame
+	r.frame.Unload()
 	return func(ctx context.Context) kmsg.Response {
 		result, err := joined.Wait(ctx)
 		return joinGroupResponse(req, result, err)
@@ -103,6 +107,8 @@ func syncGroup(s *session, r *request) reply {
 		Group: req.Group, Caller: group.Caller{Member: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation},
 		ProtocolType: text(req.ProtocolType), Protocol: text(req.Protocol), Assignments: assignments,
 	})
+	req.GroupAssignment, req.UnknownTags = nil, kmsg.Tags{} // they alias the frame
+	r.frame.Unload()
 	return func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
 		result, err := synced.Wait(ctx)

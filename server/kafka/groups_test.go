@@ -452,6 +452,43 @@ func describeUntil(t *testing.T, b *testBroker, group, state string, members int
 	}
 }
 
+// untilNoFrames waits until no request's memory is held: an answer may have been
+// read before its frame is given back.
+func (b *testBroker) untilNoFrames() {
+	b.t.Helper()
+	for end := time.Now().Add(patience); b.frames.Used() > 0; {
+		if time.Now().After(end) {
+			b.t.Fatalf("%d bytes of requests are held", b.frames.Used())
+		}
+	}
+}
+
+func TestMembersThatWaitHoldNoMemoryOfTheirRequests(t *testing.T) {
+	b := startBroker(t)
+	leader, follower := b.dial(), b.dial()
+	first := ask[*kmsg.JoinGroupResponse](leader, 3, joinRequest("g", ""))
+	wantCode(t, "first join", first.ErrorCode, nil)
+
+	parked := follower.send(3, joinRequest("g", ""))
+	describeUntil(t, b, "g", "PreparingRebalance", 2)
+	b.untilNoFrames()
+	ask[*kmsg.JoinGroupResponse](leader, 3, joinRequest("g", first.MemberID))
+	second := kmsg.NewPtrJoinGroupResponse()
+	second.Version = 3
+	follower.read(parked, second)
+	wantCode(t, "second join", second.ErrorCode, nil)
+
+	parked = follower.send(3, syncRequest("g", second.MemberID, 2))
+	b.untilNoFrames()
+	ask[*kmsg.SyncGroupResponse](leader, 3, syncRequest("g", first.MemberID, 2, second.MemberID, "yours"))
+	synced := kmsg.NewPtrSyncGroupResponse()
+	synced.Version = 3
+	follower.read(parked, synced)
+	if string(synced.MemberAssignment) != "yours" {
+		t.Errorf("assigned %q, %v", synced.MemberAssignment, kerr.ErrorForCode(synced.ErrorCode))
+	}
+}
+
 func TestStaticMembersOverTheWire(t *testing.T) {
 	b := startBroker(t)
 	c := b.dial()

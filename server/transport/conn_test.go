@@ -425,6 +425,50 @@ func TestAFloodOfLargeFramesWaitsForMemory(t *testing.T) {
 	})
 }
 
+func TestUnloadedFramesHoldNoMemoryWhileTheirRepliesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := quota.NewMemory(frameCost(100))
+		gate := make(chan struct{})
+		served := make(chan struct{}, 10)
+		p := &script{serve: func(c *Conn, f *Frame) (Reply, error) {
+			served <- struct{}{}
+			f.Unload()
+			return func(ctx context.Context) (Output, error) { <-gate; return Output{}, nil }, nil
+		}}
+		_, m := start(t, Options{Memory: memory}, p)
+		for range 3 {
+			c := dial(t, m)
+			go c.Write(framed(strings.Repeat("x", 100)))
+		}
+		synctest.Wait()
+		if len(served) != 3 || memory.Used() != 0 {
+			t.Errorf("%d of 3 frames served with memory for one, %d bytes in use", len(served), memory.Used())
+		}
+		close(gate)
+		synctest.Wait()
+		if memory.Used() != 0 {
+			t.Errorf("%d bytes reserved in the end", memory.Used())
+		}
+	})
+}
+
+func TestAFrameThatOthersReadIsNotUnloaded(t *testing.T) {
+	f := NewFrame(3)
+	copy(f.Body, "abc")
+	f.Retain()
+	f.Unload()
+	if string(f.Body) != "abc" {
+		t.Errorf("body %q while somebody reads it", f.Body)
+	}
+	f.Release()
+	f.Unload()
+	f.Unload()
+	if f.Body != nil {
+		t.Errorf("body %q of an unloaded frame", f.Body)
+	}
+	f.Release()
+}
+
 func TestShutdownFinishesWhatWasPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

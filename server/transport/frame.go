@@ -40,7 +40,8 @@ func frameCost(n int) int64 {
 //
 // The connection holds one reference from before Serve until the reply's last
 // byte is written (or the reply was nil or failed). Whoever aliases Body longer
-// calls Retain, and Release when done.
+// calls Retain, and Release when done; a reply that waits long for something else
+// calls Unload.
 type Frame struct {
 	Body []byte // the bytes after the length; valid while a reference is held
 
@@ -84,6 +85,33 @@ func (f *Frame) Retain() { f.refs.Add(1) }
 // that gives up waiting for a sync calls it. References are still released.
 func (f *Frame) Abandon() { f.abandoned.Store(true) }
 
+// Unload says that nobody will look at Body again although the reply is still to
+// come and may be long in coming: the memory and its share of the budget go back
+// now. Only the connection's goroutines call it, in Serve or in the reply. While
+// somebody else holds a reference it does nothing.
+func (f *Frame) Unload() {
+	if f.Body == nil || f.refs.Load() != 1 {
+		return
+	}
+	f.unreserve()
+	if !f.abandoned.Load() {
+		scribble(f.store)
+		if f.class >= 0 {
+			framePools[f.class].Put(&Frame{store: f.store, class: f.class})
+		}
+	}
+	f.Body, f.store = nil, nil
+	f.Abandon() // the empty rest is nothing for the pool
+}
+
+// unreserve gives the frame's share of the budget back, once.
+func (f *Frame) unreserve() {
+	if f.budget != nil {
+		f.budget.Release(f.reserved)
+		f.budget, f.reserved = nil, 0
+	}
+}
+
 // ReadyWhen lets the connection see whether the reply to this frame would block.
 // As long as replies are ready, answers are collected and leave in one write.
 // Session.Serve may call it; without it a reply counts as one that may block.
@@ -100,10 +128,7 @@ func (f *Frame) Release() {
 	case refs < 0:
 		panic("BUG: frame released more often than retained")
 	}
-	if f.budget != nil {
-		f.budget.Release(f.reserved)
-		f.budget, f.reserved = nil, 0
-	}
+	f.unreserve()
 	f.Body, f.ready = nil, nil
 	if f.abandoned.Load() {
 		return
