@@ -76,7 +76,7 @@ func (f *settingFlags) importAppSettings(s *config.Sources) ([]string, error) {
 	if f.appSettings == "" {
 		return nil, nil
 	}
-	a, err := moonmq.ReadAppSettings(f.appSettings)
+	a, err := moonmq.ReadAppSettings(f.appSettings, os.Getenv("MOONMQ_ENVIRONMENT"))
 	if err != nil {
 		return nil, err
 	}

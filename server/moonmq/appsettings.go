@@ -1,12 +1,16 @@
 package moonmq
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,19 +29,27 @@ type AppSettings struct {
 	Unsupported []string
 }
 
-// ReadAppSettings reads the file. What concerns security must be right to the
-// letter, or the broker does not start; other keys that mean nothing here are
-// named in Unsupported. Keys that begin with an underscore are comments.
-func ReadAppSettings(path string) (*AppSettings, error) {
-	text, err := os.ReadFile(path)
+// ReadAppSettings reads the file and, where it exists, the one of the environment
+// beside it, which wins: appsettings.json and appsettings.Production.json. Without
+// an environment it is Development. What concerns security must be right to the
+// letter, or the broker does not start; other keys that mean nothing here are named
+// in Unsupported. Keys that begin with an underscore are comments.
+func ReadAppSettings(path, environment string) (*AppSettings, error) {
+	tree, err := readTree(path)
 	if err != nil {
-		return nil, fmt.Errorf("read appsettings: %w", err)
+		return nil, err
 	}
-	var tree map[string]any
-	d := json.NewDecoder(strings.NewReader(string(text)))
-	d.UseNumber()
-	if err := d.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("read appsettings %s: %w", path, err)
+	environment = cmp.Or(environment, "Development")
+	if filepath.Base(environment) != environment {
+		return nil, fmt.Errorf("read appsettings: environment %q is not part of a file's name", environment)
+	}
+	beside := strings.TrimSuffix(path, ".json") + "." + environment + ".json"
+	switch over, err := readTree(beside); {
+	case err == nil:
+		merge(tree, over)
+		path += " with " + filepath.Base(beside)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
 	}
 	r := &appReader{out: &AppSettings{Quotas: QuotaOptions{Users: map[string]Limits{}, Topics: map[string]Limits{}}}, path: path}
 	for _, section := range keys(tree) {
@@ -54,6 +66,33 @@ func ReadAppSettings(path string) (*AppSettings, error) {
 		return nil, err
 	}
 	return r.out, nil
+}
+
+func readTree(path string) (map[string]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read appsettings: %w", err)
+	}
+	tree := map[string]any{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read appsettings %s: %w", path, err)
+	}
+	return tree, nil
+}
+
+// merge puts what over says into base, object by object. A list takes the place of
+// a list: half of one user and half of another would be nobody's intention.
+func merge(base, over map[string]any) {
+	for key, value := range over {
+		inner, both := base[key].(map[string]any)
+		if add, ok := value.(map[string]any); ok && both {
+			merge(inner, add)
+			continue
+		}
+		base[key] = value
+	}
 }
 
 type appReader struct {
@@ -122,7 +161,7 @@ var ignoredServerKeys = map[string]string{
 
 func (r *appReader) server(o map[string]any) {
 	host, port := "0.0.0.0", "9092"
-	metricsHost, metricsPort := "127.0.0.1", ""
+	metricsHost := "127.0.0.1"
 	for _, key := range keys(o) {
 		where := "Server." + key
 		known, mapped := serverKeys[key]
@@ -138,8 +177,7 @@ func (r *appReader) server(o map[string]any) {
 			port = fmt.Sprint(o[key])
 		case key == "MetricsHost":
 			metricsHost = fmt.Sprint(o[key])
-		case key == "MetricsPort":
-			metricsPort = fmt.Sprint(o[key])
+		case key == "MetricsPort": // below, when the host is known
 		case key == "Dlq":
 			r.deadLetters(object(o[key]))
 		case key == "Tls":
@@ -150,11 +188,14 @@ func (r *appReader) server(o map[string]any) {
 	}
 	if port == "9092" {
 		r.unsupported("Server.Port", "9092 is Kafka's; MoonMQ clients are served at moonmq.listen")
-		return
+	} else {
+		r.set("Server.Port", "moonmq.listen", net.JoinHostPort(host, port))
 	}
-	r.set("Server.Port", "moonmq.listen", net.JoinHostPort(host, port))
-	if metricsPort != "" {
-		r.set("Server.MetricsPort", "perigee.http.listen", net.JoinHostPort(metricsHost, metricsPort))
+	switch metricsPort, given := o["MetricsPort"]; {
+	case given && metricsPort == nil:
+		r.set("Server.MetricsPort", "perigee.http.listen", "off")
+	case given:
+		r.set("Server.MetricsPort", "perigee.http.listen", net.JoinHostPort(metricsHost, fmt.Sprint(metricsPort)))
 	}
 }
 

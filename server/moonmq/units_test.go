@@ -222,7 +222,7 @@ func TestAppSettings(t *testing.T) {
 			"Quotas": {"Default": {"RequestsPerSec": 100}, "Topics": {"busy": {"ProduceRecordsPerSec": 5}}, "BurstSeconds": 3}},
 		"Logging": {}
 	}`)
-	a, err := ReadAppSettings(path)
+	a, err := ReadAppSettings(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +267,59 @@ func TestAppSettings(t *testing.T) {
 	}
 }
 
+// MetricsPort counts beside Kafka's port too, and null switches HTTP off.
+func TestAppSettingsMetricsPort(t *testing.T) {
+	for value, want := range map[string]string{`9091`: "127.0.0.1:9091", `null`: "off"} {
+		a, err := ReadAppSettings(writeAppSettings(t, `{"Server": {"Port": 9092, "MetricsPort": `+value+`}}`), "")
+		if err != nil || len(a.Settings) != 1 || a.Settings[0].Name != "perigee.http.listen" || a.Settings[0].Value != want {
+			t.Errorf("%s: %+v, %v", value, a, err)
+		}
+	}
+}
+
+// The file of the environment wins, object by object; its lists replace lists. A
+// broken one is refused, a missing one is none.
+func TestAppSettingsOfAnEnvironment(t *testing.T) {
+	user := func(name string) string {
+		return fmt.Sprintf(`{"Username": %q, "CertificateNames": [%q]}`, name, name)
+	}
+	path := writeAppSettings(t, fmt.Sprintf(`{"Server": {"MaxTopics": 1, "Dlq": {"Suffix": ".dead", "MaxDeliveries": 5}},
+		"Auth": {"Users": [%s, %s]}}`, user("a"), user("b")))
+	write := func(environment, text string) {
+		if err := os.WriteFile(strings.TrimSuffix(path, "json")+environment+".json", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("Development", `{"Server": {"MaxTopics": 2}}`)
+	write("Production", fmt.Sprintf(`{"Server": {"MaxTopics": 3, "Dlq": {"MaxDeliveries": 1}}, "Auth": {"MaxFailures": 9, "Users": [%s]}}`, user("c")))
+	write("Broken", `{`)
+	for _, tt := range []struct{ environment, topics, deliveries, users string }{
+		{"", "2", "5", "a b"}, {"Production", "3", "1", "c"}, {"Staging", "1", "5", "a b"},
+	} {
+		a, err := ReadAppSettings(path, tt.environment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, s := range a.Settings {
+			got[s.Name] = s.Value
+		}
+		var users []string
+		for _, u := range a.Access.Users {
+			users = append(users, u.Name)
+		}
+		if got["moonmq.max.topics"] != tt.topics || got["moonmq.max.deliveries"] != tt.deliveries || got["moonmq.dlq.suffix"] != ".dead" ||
+			strings.Join(users, " ") != tt.users {
+			t.Errorf("%q: %v, users %v", tt.environment, got, users)
+		}
+	}
+	for _, bad := range []string{"Broken", "../etc"} {
+		if _, err := ReadAppSettings(path, bad); err == nil || !strings.Contains(err.Error(), "appsettings") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
 // What concerns security is right to the letter or refused, with the entry named.
 func TestAppSettingsRefused(t *testing.T) {
 	user := `{"Username": "u", "PasswordHash": "pbkdf2-sha256$1$00$0000000000000000000000000000000000000000000000000000000000000000"%s}`
@@ -283,7 +336,7 @@ func TestAppSettingsRefused(t *testing.T) {
 		{"shared certificate", `{"Auth": {"Users": [{"Username": "a", "CertificateNames": ["x"]}, {"Username": "b", "CertificateNames": ["x"]}]}}`, "belongs"},
 		{"not a number", `{"Server": {"MaxTopics": "many"}}`, "Server.MaxTopics"},
 	} {
-		_, err := ReadAppSettings(writeAppSettings(t, tt.auth))
+		_, err := ReadAppSettings(writeAppSettings(t, tt.auth), "")
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want something with %q", tt.name, err, tt.want)
 		}
