@@ -1,6 +1,8 @@
 // Package server is the broker as one value: New, Start, Close. The command
 // `perigee serve` is a thin wrapper around Run; a Go program that wants a broker
-// inside itself uses Broker directly.
+// inside itself calls Start with an Embedded, and gives its clients Bootstrap
+// and Dial. Without DataDir and Listen nothing leaves the process: such a broker
+// runs in a synctest bubble.
 //
 // Start, and in reverse Close:
 //
