@@ -436,6 +436,7 @@ func (e *Engine) item(s *staged) (item journal.Item, pinned bool, err error) {
 	item.Kind, item.Bytes = journal.KindReference, nil
 	item.Length, item.CRC = uint32(s.h.Len), journal.Checksum(s.batch.Bytes())
 	item.File = s.segment.Reference(f)
+	e.checkpoints.unsaved.Add(int64(s.h.Len))
 	return item, true, nil
 }
 

@@ -27,9 +27,12 @@ type checkpoints struct {
 	sync.Mutex // one at a time
 	// begun is the number of the one that is being taken, or was taken last. One that
 	// fails gives its number to the next, so that numbers count what is on the disk.
-	begun     atomic.Uint64
-	taken     atomic.Uint64 // the last one that is durable
-	journaled atomic.Int64  // bytes since the last one began
+	begun atomic.Uint64
+	taken atomic.Uint64 // the last one that is durable
+	// unsaved is what a crash now would have to replay, in bytes since the last one
+	// began: of the journal, and of the batches it only refers to.
+	unsaved atomic.Int64
+	due     atomic.Bool // one has been asked for since the last one began
 }
 
 // segmentSyncs is how many segments are synced at once: disks gain from a few.
@@ -37,8 +40,8 @@ const segmentSyncs = 4
 
 // flushed is the journal's report of one group.
 func (e *Engine) flushed(g journal.GroupStats) {
-	if n := e.checkpoints.journaled.Add(g.Bytes); n >= e.o.JournalBytes/2 && n-g.Bytes < e.o.JournalBytes/2 {
-		// Half, because the journal is kept from the checkpoint before the last.
+	// Half, because the journal is kept from the checkpoint before the last.
+	if e.checkpoints.unsaved.Add(g.Bytes) >= e.o.JournalBytes/2 && !e.checkpoints.due.Swap(true) {
 		e.jobs.kick(jobCheckpoint)
 	}
 	e.o.Events.flushed(Flushed{Entries: g.Entries, Bytes: g.Bytes, Segments: g.Segments, Took: g.Took})
@@ -49,7 +52,8 @@ func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
 	e.checkpoints.Lock()
 	defer e.checkpoints.Unlock()
 	began := time.Now()
-	e.checkpoints.journaled.Store(0)
+	e.checkpoints.unsaved.Store(0)
+	e.checkpoints.due.Store(false)
 	number := e.checkpoints.taken.Load() + 1
 	e.checkpoints.begun.Store(number)
 	position := e.journal.End()

@@ -75,3 +75,19 @@ func TestAGrowingJournalTakesACheckpoint(t *testing.T) {
 		t.Errorf("checkpoint %+v", c)
 	}
 }
+
+// What the journal only refers to counts too: a crash has to verify it.
+func TestReferencedBytesTakeACheckpoint(t *testing.T) {
+	taken := make(chan CheckpointInfo, 100)
+	e := open(t, vfs.NewMemory(), func(o *Options) {
+		o.JournalBytes, o.ReferenceThreshold = 64<<10, 1<<10
+		o.Events.CheckpointTaken = func(c CheckpointInfo) { taken <- c }
+	})
+	for range 40 {
+		put(t, e, Append{Partition: part(t, e, 1), Batch: plain(string(make([]byte, 1000)))})
+	}
+	<-taken
+	if s := e.Stats().Journal; s.Bytes > 16<<10 {
+		t.Errorf("the journal itself has %d bytes", s.Bytes)
+	}
+}

@@ -91,9 +91,9 @@ func (e *Engine) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
-	e.checkpoints.journaled.Store(recovered.Bytes)
+	e.checkpoints.unsaved.Add(recovered.Bytes) // beside what entries referred to
 	e.jobs = startScheduler(e.o.Workers, e.backgroundJobs(), e.o.Events.backgroundError)
-	if recovered.Bytes >= e.o.JournalBytes/2 {
+	if e.checkpoints.unsaved.Load() >= e.o.JournalBytes/2 {
 		e.jobs.kick(jobCheckpoint) // runs too short to take one must not add up
 	}
 	// What recovery left to do.

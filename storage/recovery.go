@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/perigeemq/perigee/storage/batch"
@@ -35,12 +36,14 @@ type recovery struct {
 	// still has the end of them.
 	ignored map[model.TopicPartition]bool
 	told    int64
+	now     int64  // Unix milliseconds, for everything that is replayed
+	scratch []byte // for a batch that the journal refers to
 }
 
 // recover brings the partitions back and says where the journal goes on.
 func (e *Engine) recover(ctx context.Context, clean bool) (*journal.Recovered, error) {
 	r := &recovery{
-		e: e, ctx: ctx, began: time.Now(),
+		e: e, ctx: ctx, began: time.Now(), now: e.nowMillis(),
 		damaged: make(map[*Partition]error), ignored: make(map[model.TopicPartition]bool),
 	}
 	position, err := r.begin()
@@ -161,7 +164,7 @@ func (r *recovery) entry(rec *journal.Record) error {
 	r.result.Entries++
 	for i := range rec.Items {
 		it := &rec.Items[i]
-		if r.ignored[it.Partition] {
+		if len(r.ignored) > 0 && r.ignored[it.Partition] {
 			continue
 		}
 		k := r.e.partitions.known[it.Partition]
@@ -169,11 +172,14 @@ func (r *recovery) entry(rec *journal.Record) error {
 			r.ignored[it.Partition] = true
 			continue
 		}
-		p := r.e.knownLocked(it.Partition).Partition
-		if r.damaged[p] != nil {
+		if k == nil {
+			k = r.e.knownLocked(it.Partition)
+		}
+		p := k.Partition
+		if len(r.damaged) > 0 && r.damaged[p] != nil {
 			continue
 		}
-		err := p.replay(it, r.e.nowMillis())
+		err := r.item(p, it)
 		if isDamage(err) {
 			r.damaged[p] = fmt.Errorf("replay byte %d of %s: %w", rec.Offset, rec.File, err)
 			continue
@@ -192,8 +198,8 @@ func isDamage(err error) bool {
 	return corrupt || errors.Is(err, fs.ErrNotExist)
 }
 
-// replay does again what the journal says was done to the partition.
-func (p *Partition) replay(it *journal.Item, now int64) error {
+// item does again what the journal says was done to a partition.
+func (r *recovery) item(p *Partition, it *journal.Item) error {
 	if it.Kind == journal.KindSetStart {
 		if it.Offset > p.mu.start {
 			p.setStartLocked(it.Offset)
@@ -216,7 +222,7 @@ func (p *Partition) replay(it *journal.Item, now int64) error {
 		return &CorruptionError{File: s.Path(), Offset: it.Position, Reason: fmt.Sprintf(
 			"the journal appends offset %d there, but offset %d at byte %d is next", it.Offset, end, s.Size())}
 	}
-	v, err := p.replayBytes(it, s)
+	v, err := r.bytes(it, s)
 	if err != nil {
 		return err
 	}
@@ -226,17 +232,20 @@ func (p *Partition) replay(it *journal.Item, now int64) error {
 		if err != nil {
 			return &CorruptionError{File: s.Path(), Offset: it.Position, Reason: err.Error()}
 		}
-		p.mu.producers.Apply(&b, p.mu.producers.Plan(&b), now)
+		p.mu.producers.Apply(&b, p.mu.producers.Plan(&b), r.now)
 	}
-	p.commitLocked(&h, s, now)
+	p.commitLocked(&h, s, r.now)
 	return nil
 }
 
-// replayBytes brings an item's bytes to, or finds them at, their place.
-func (p *Partition) replayBytes(it *journal.Item, s *segment.Segment) (batch.View, error) {
+// bytes brings an item's bytes to, or finds them at, their place. Their checksum is
+// compared once: the journal has compared an inline one's with its entry's.
+func (r *recovery) bytes(it *journal.Item, s *segment.Segment) (batch.View, error) {
 	b := it.Bytes
 	if it.Kind == journal.KindReference {
-		b = make([]byte, it.Length)
+		r.scratch = slices.Grow(r.scratch[:0], int(it.Length))[:it.Length]
+		b = r.scratch
+		r.e.checkpoints.unsaved.Add(int64(it.Length))
 		if err := s.Read(b, it.Position); err != nil {
 			return batch.View{}, err
 		}
@@ -245,7 +254,7 @@ func (p *Partition) replayBytes(it *journal.Item, s *segment.Segment) (batch.Vie
 				Reason: fmt.Sprintf("the batch of offset %d has checksum %08x, the journal says %08x", it.Offset, sum, it.CRC)}
 		}
 	}
-	v, rest, err := batch.Parse(b)
+	v, rest, err := batch.Trust(b)
 	if err != nil || len(rest) > 0 || v.BaseOffset() != it.Offset {
 		return batch.View{}, &CorruptionError{File: s.Path(), Offset: it.Position,
 			Reason: fmt.Sprintf("the batch of offset %d cannot be read: %v", it.Offset, err)}
@@ -301,33 +310,41 @@ func (p *Partition) settleRecovered() {
 // tidy cuts what was written behind the partition's end and never acknowledged,
 // checks that the other segments are all there, and removes files no list names.
 func (r *recovery) tidy(p *Partition) error {
-	listed := make(map[string]bool)
-	for _, s := range p.vis.segments {
-		listed[s.ID().LogName()], listed[s.ID().IndexName()] = true, true
-		cut, err := s.Cut()
-		if err != nil {
-			return err
-		}
-		r.result.CutBytes += cut
-	}
-	if active := p.mu.active; active != nil {
-		if err := active.DropIndex(); err != nil {
-			return err
-		}
-	}
 	entries, err := r.e.o.FS.ReadDir(p.dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && len(p.vis.segments) == 0 {
-			return nil
-		}
+	if errors.Is(err, fs.ErrNotExist) && len(p.vis.segments) == 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	sizes := make(map[string]int64, len(entries))
 	for _, i := range entries {
-		if _, _, ours := segment.ParseName(i.Name); ours && !listed[i.Name] {
-			if err := r.e.o.FS.Remove(p.dir + "/" + i.Name); err != nil {
+		sizes[i.Name] = i.Size
+	}
+	for _, s := range p.vis.segments {
+		log, index := s.ID().LogName(), s.ID().IndexName()
+		// Most files are as they should be, and need not be opened to see that.
+		if size, there := sizes[log]; !there || size != s.Size() {
+			cut, err := s.Cut()
+			if err != nil {
 				return err
 			}
-			r.result.CutBytes += i.Size
+			r.result.CutBytes += cut
+		}
+		if _, there := sizes[index]; there && s == p.mu.active {
+			if err := s.DropIndex(); err != nil {
+				return err
+			}
+		}
+		delete(sizes, log)
+		delete(sizes, index)
+	}
+	for name, size := range sizes {
+		if _, _, ours := segment.ParseName(name); ours {
+			if err := r.e.o.FS.Remove(p.dir + "/" + name); err != nil {
+				return err
+			}
+			r.result.CutBytes += size
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // is after the append's Pending is done; on a read until its Slice is released.
 // Whoever holds a View for longer makes a copy first, with Clone.
 //
-// Only Parse and the functions that make batches return one, so its lengths can
+// Only Parse, Trust and the functions that make batches return one, so its lengths can
 // be relied upon. The zero View holds no batch: IsZero says so, and calling
 // anything else on it panics.
 type View struct{ b []byte }
@@ -26,21 +26,43 @@ type View struct{ b []byte }
 // checksum; it does not look at records, that is Validate's.
 // Errors: those of ParseHeader, and ErrCodec.
 func Parse(b []byte) (v View, rest []byte, err error) {
-	h, err := ParseHeader(b)
-	if err != nil {
+	if v, err = frame(b); err != nil {
 		return View{}, b, err
 	}
-	if h.Len > len(b) {
-		return View{}, b, fmt.Errorf("%w: %d of %d bytes", ErrTruncated, len(b), h.Len)
+	if sum := v.checksum(); sum != v.CRC() {
+		return View{}, b, fmt.Errorf("%w: checksum %08x, computed %08x", ErrCorrupt, v.CRC(), sum)
 	}
-	v = View{b: b[:h.Len:h.Len]}
-	if sum := v.checksum(); sum != h.CRC {
-		return View{}, b, fmt.Errorf("%w: checksum %08x, computed %08x", ErrCorrupt, h.CRC, sum)
+	return v.followed(b)
+}
+
+// Trust is Parse without the checksum: for bytes that a checksum of the caller's,
+// taken when the batch's own was known to be right, has just vouched for.
+func Trust(b []byte) (v View, rest []byte, err error) {
+	if v, err = frame(b); err != nil {
+		return View{}, b, err
 	}
-	if c := h.Attributes.Compression(); !c.valid() {
+	return v.followed(b)
+}
+
+// followed returns a batch at the start of b and the bytes behind it, if its codec
+// is known.
+func (v View) followed(b []byte) (View, []byte, error) {
+	if c := v.Compression(); !c.valid() {
 		return View{}, b, fmt.Errorf("%w: %d", ErrCodec, c)
 	}
-	return v, b[h.Len:], nil
+	return v, b[v.Len():], nil
+}
+
+// frame cuts a batch off by its length.
+func frame(b []byte) (View, error) {
+	h, err := ParseHeader(b)
+	if err != nil {
+		return View{}, err
+	}
+	if h.Len > len(b) {
+		return View{}, fmt.Errorf("%w: %d of %d bytes", ErrTruncated, len(b), h.Len)
+	}
+	return View{b: b[:h.Len:h.Len]}, nil
 }
 
 // IsZero reports whether the View holds no batch.
