@@ -28,13 +28,12 @@ func (s *step) expire() decision {
 	if g.unarmed {
 		s.arm()
 	}
-	gone := false
-	for id, at := range g.pending {
+	for id, at := range g.unconfirmed {
 		if passed(at, s.now) {
-			delete(g.pending, id)
-			gone = true
+			g.settled = append(g.settled, id)
 		}
 	}
+	gone := len(g.settled) > 0
 	dropped := false
 	for _, m := range g.ordered() {
 		if passed(m.deadline, s.now) {
@@ -100,7 +99,7 @@ func (m *Machine) sweep(now time.Time) []Fact {
 				facts = append(facts, attemptsCleared{key: key})
 			}
 		}
-		if g.state == Empty && len(g.pending) == 0 && kept == 0 && !o.hasPending() {
+		if g.state == Empty && len(g.unconfirmed) == 0 && kept == 0 && !o.hasPending() {
 			facts = append(facts, m.forget(id)...)
 		}
 	}

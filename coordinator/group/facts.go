@@ -36,6 +36,11 @@ type (
 		journal bool
 	}
 	groupDeleted struct{ group string }
+	// memberAnnounced adds to the unconfirmed members (volatile).
+	memberAnnounced struct {
+		group, member string
+		at, deadline  time.Time
+	}
 	// attemptsSet counts the failures of one record.
 	attemptsSet struct {
 		key   attemptKey
@@ -92,6 +97,12 @@ func (f groupDeleted) apply(m *Machine, _ model.Offset) {
 	delete(m.groups, f.group)
 	delete(m.offsets, f.group)
 	m.agenda.set(f.group, time.Time{})
+}
+
+func (f memberAnnounced) apply(m *Machine, _ model.Offset) {
+	m.ensure(f.group, f.at)
+	m.groups[f.group].unconfirmed[f.member] = f.deadline
+	m.agenda.sooner(f.group, f.deadline)
 }
 
 func (f attemptsSet) apply(m *Machine, _ model.Offset)     { m.attempts.set(f.key, f.value) }

@@ -48,8 +48,10 @@ type group struct {
 	leader       string
 	joins        int // how many members ever joined: gives them an order
 	members      map[string]*member
-	pending      map[string]time.Time // ids given out with MemberIDRequired → when they lapse
-	unarmed      bool                 // just loaded: sessions have not begun to run
+	unarmed      bool // just loaded: sessions have not begun to run
+
+	unconfirmed map[string]time.Time // see unconfirmed.go
+	settled     []string             // by this clone
 
 	joinDeadline time.Time // PreparingRebalance ends
 	syncDeadline time.Time // those who have not synced by then are dropped
@@ -85,14 +87,14 @@ type member struct {
 }
 
 func newGroup(id string, now time.Time) *group {
-	return &group{id: id, since: now, members: map[string]*member{}, pending: map[string]time.Time{}}
+	return &group{id: id, since: now, members: map[string]*member{}, unconfirmed: map[string]time.Time{}}
 }
 
-// clone is a copy whose members are still shared; edit makes one its own.
+// clone is a copy whose members are still shared; edit makes one its own. Who is
+// unconfirmed stays shared for good.
 func (g *group) clone() *group {
 	c := *g
 	c.members = maps.Clone(g.members)
-	c.pending = maps.Clone(g.pending)
 	return &c
 }
 
@@ -183,7 +185,7 @@ func (g *group) waitingToJoin() int {
 }
 
 func (g *group) everyoneJoined() bool {
-	return len(g.pending) == 0 && g.waitingToJoin() == len(g.members)
+	return g.expected() == 0 && g.waitingToJoin() == len(g.members)
 }
 
 // rebalanceTimeout is the longest any member may need to rejoin.
@@ -294,7 +296,7 @@ func (g *group) due() time.Time {
 		return atOnce
 	}
 	due := earliest(g.joinDeadline, g.syncDeadline)
-	for _, at := range g.pending {
+	for _, at := range g.unconfirmed {
 		due = earliest(due, at)
 	}
 	for _, m := range g.members {

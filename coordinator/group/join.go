@@ -46,6 +46,9 @@ func (c JoinGroup) decide(m *Machine, now time.Time) decision {
 	if m.groups[c.Group] == nil && c.Member != "" {
 		return refuse(ErrUnknownMember)
 	}
+	if c.RequireKnownMember && c.Member == "" && c.Instance == "" {
+		return c.announce(m, now)
+	}
 	s := m.step(c.Group, now)
 	if !s.g.accepts(c.Member, m.config.MaxMembers) {
 		if s.g.members[c.Member] == nil {
@@ -98,17 +101,12 @@ func (s *step) joinNew(c JoinGroup) {
 		s.add(c, c.NewMember)
 		return
 	}
-	if c.RequireKnownMember {
-		s.g.pending[c.NewMember] = s.now.Add(c.SessionTimeout)
-		s.reply(machine.Refuse(c.Reply, &MemberIDRequired{ID: c.NewMember}))
-		return
-	}
 	s.add(c, c.NewMember)
 }
 
 // joinAgain admits somebody who says who it is.
 func (s *step) joinAgain(c JoinGroup) error {
-	if _, ok := s.g.pending[c.Member]; ok && c.Instance == "" {
+	if c.Instance == "" && s.g.expects(c.Member) {
 		s.add(c, c.Member)
 		return nil
 	}
@@ -164,7 +162,7 @@ func (s *step) add(c JoinGroup, id string) {
 		session: c.SessionTimeout, rebalance: c.RebalanceTimeout, protocols: c.Protocols,
 		join: c.Reply, deadline: s.now.Add(freshMemberTimeout),
 	}
-	delete(g.pending, id)
+	g.settle(id)
 	if g.leader == "" {
 		g.leader = id
 	}

@@ -105,6 +105,7 @@ func (m *Machine) ensure(id string, now time.Time) *offsets {
 func (m *Machine) put(g *group) {
 	m.ensure(g.id, g.since)
 	m.groups[g.id] = g
+	g.forgetSettled()
 	m.agenda.set(g.id, g.due())
 }
 
@@ -154,6 +155,13 @@ func (a *agenda) set(group string, at time.Time) {
 		known = &appointment{group: group, at: at}
 		a.byGroup[group] = known
 		heap.Push(&a.queue, known)
+	}
+}
+
+// sooner makes an appointment that may stand before the group's own.
+func (a *agenda) sooner(group string, at time.Time) {
+	if known := a.byGroup[group]; known == nil || at.Before(known.at) {
+		a.set(group, at)
 	}
 }
 

@@ -303,8 +303,8 @@ func (s *step) leave(l Leaving) error {
 		s.remove(id, ErrUnknownMember)
 		return nil
 	}
-	if _, ok := s.g.pending[l.Member]; ok {
-		delete(s.g.pending, l.Member)
+	if s.g.expects(l.Member) {
+		s.g.settle(l.Member)
 		return nil
 	}
 	if err := s.g.identify(Caller{Member: l.Member, Instance: l.Instance}); err != nil {

@@ -533,7 +533,7 @@ func (s *stage) state() string {
 			text += "(syncing)"
 		}
 	}
-	for _, id := range sortedKeys(g.pending) {
+	for _, id := range sortedKeys(g.unconfirmed) {
 		text += " " + id + "(expected)"
 	}
 	return text
