@@ -37,7 +37,7 @@ func (b *Broker) sayHello() {
 	if !b.config.Storage.Fsync {
 		b.log.Warn().Msg("durability is os: acknowledged records survive a kill but not a power loss")
 	}
-	if files := openFiles(); files > 0 && files < fewFiles {
+	if files, few := OpenFileLimit(); few {
 		b.log.Warn().Uint64("open_files", files).Msg("the limit of open files is low: raise it with ulimit -n")
 	}
 }
@@ -46,14 +46,15 @@ func (b *Broker) sayHello() {
 // clients and partitions will feel it.
 const fewFiles = 4096
 
-// openFiles returns how many files the process may open, 0 if it cannot be told.
-// The Go runtime has raised the soft limit to the hard one already.
-func openFiles() uint64 {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
-		return 0
+// OpenFileLimit returns how many files the process may open, 0 if it cannot be
+// told, and whether that is few. The Go runtime has raised the soft limit to the
+// hard one already.
+func OpenFileLimit() (limit uint64, few bool) {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+		return 0, false
 	}
-	return limit.Cur
+	return l.Cur, l.Cur < fewFiles
 }
 
 func (b *Broker) sayReady(took time.Duration) {

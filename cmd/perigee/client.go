@@ -251,11 +251,15 @@ func (s *session) open(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, erro
 	return client, nil
 }
 
-// adminVerb is a verb that needs an admin client.
-type adminVerb func(ctx context.Context, admin *kadm.Client, out *output, args []string) error
+// clientVerb is a verb that needs a client, adminVerb one that needs an admin
+// client.
+type (
+	clientVerb func(ctx context.Context, client *kgo.Client, out *output, args []string) error
+	adminVerb  func(ctx context.Context, admin *kadm.Client, out *output, args []string) error
+)
 
-// withAdmin connects, runs the verb and closes.
-func (s *session) withAdmin(verb adminVerb) func(*cobra.Command, []string) error {
+// withClient connects, runs the verb and closes.
+func (s *session) withClient(verb clientVerb) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		out, err := s.output(c)
 		if err != nil {
@@ -266,9 +270,16 @@ func (s *session) withAdmin(verb adminVerb) func(*cobra.Command, []string) error
 			return err
 		}
 		defer client.Close()
-		if err := verb(c.Context(), kadm.NewClient(client), out, args); err != nil {
+		if err := verb(c.Context(), client, out, args); err != nil {
 			return err
 		}
 		return out.end()
 	}
+}
+
+// withAdmin is withClient for an admin client.
+func (s *session) withAdmin(verb adminVerb) func(*cobra.Command, []string) error {
+	return s.withClient(func(ctx context.Context, client *kgo.Client, out *output, args []string) error {
+		return verb(ctx, kadm.NewClient(client), out, args)
+	})
 }

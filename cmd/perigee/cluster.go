@@ -90,17 +90,8 @@ func newClusterFeaturesCommand(s *session) *cobra.Command {
 		Use:   "features",
 		Short: "Show the feature levels that are supported and in force",
 		Args:  arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			out, err := s.output(c)
-			if err != nil {
-				return err
-			}
-			client, err := s.open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			r, err := readFeatures(c.Context(), client)
+		RunE: s.withClient(func(ctx context.Context, client *kgo.Client, out *output, _ []string) error {
+			r, err := readFeatures(ctx, client)
 			if err != nil {
 				return err
 			}
@@ -109,7 +100,7 @@ func newClusterFeaturesCommand(s *session) *cobra.Command {
 				t.add(f.Name, f.SupportedMin, f.SupportedMax, f.Finalized)
 			}
 			return out.print(r, t)
-		},
+		}),
 	}
 }
 

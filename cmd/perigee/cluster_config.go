@@ -15,13 +15,6 @@ func newClusterConfigCommand(s *session) *cobra.Command {
 		newClusterConfigListCommand(s), newClusterConfigSetCommand(s))
 }
 
-// brokerSetting is a setting as a running broker describes it.
-type brokerSetting struct {
-	Name   string  `json:"name"`
-	Value  *string `json:"value"` // null when there is none, and for secrets
-	Source string  `json:"source"`
-}
-
 func newClusterConfigListCommand(s *session) *cobra.Command {
 	var given bool
 	c := &cobra.Command{
@@ -34,18 +27,10 @@ func newClusterConfigListCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings = slices.DeleteFunc(settings, func(b brokerSetting) bool {
-				return given && b.Source == "DEFAULT_CONFIG" || len(names) > 0 && !slices.Contains(names, b.Name)
+			settings = slices.DeleteFunc(settings, func(c describedConfig) bool {
+				return given && c.Source == "DEFAULT_CONFIG" || len(names) > 0 && !slices.Contains(names, c.Key)
 			})
-			t := table{header: []string{"SETTING", "VALUE", "SOURCE"}}
-			for _, b := range settings {
-				value := "null"
-				if b.Value != nil {
-					value = *b.Value
-				}
-				t.add(b.Name, value, b.Source)
-			}
-			return out.print(settings, t)
+			return out.print(settings, configTable("", settings))
 		}),
 	}
 	c.Flags().BoolVar(&given, "given", false, "only what is not a default")
@@ -53,7 +38,7 @@ func newClusterConfigListCommand(s *session) *cobra.Command {
 }
 
 // readBrokerSettings asks the first broker: all of ours are one.
-func readBrokerSettings(ctx context.Context, admin *kadm.Client) ([]brokerSetting, error) {
+func readBrokerSettings(ctx context.Context, admin *kadm.Client) ([]describedConfig, error) {
 	id, err := anyBroker(ctx, admin)
 	if err != nil {
 		return nil, err
@@ -62,17 +47,14 @@ func readBrokerSettings(ctx context.Context, admin *kadm.Client) ([]brokerSettin
 	if err != nil {
 		return nil, fmt.Errorf("describe settings: %w", err)
 	}
-	settings := []brokerSetting{}
+	all := []describedConfig{}
 	for _, r := range resources {
 		if r.Err != nil {
-			return nil, fmt.Errorf("describe settings: %w", r.Err)
+			return nil, fmt.Errorf("describe settings: %w", withMessage(r.Err, r.ErrMessage))
 		}
-		for _, c := range r.Configs {
-			settings = append(settings, brokerSetting{c.Key, c.Value, c.Source.String()})
-		}
+		all = append(all, describeConfigs(r.Configs)...)
 	}
-	slices.SortFunc(settings, func(a, b brokerSetting) int { return strings.Compare(a.Name, b.Name) })
-	return settings, nil
+	return all, nil
 }
 
 func anyBroker(ctx context.Context, admin *kadm.Client) (int32, error) {

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/perigeemq/perigee/server"
 	"github.com/perigeemq/perigee/server/config"
 	"github.com/perigeemq/perigee/server/transport"
 	"github.com/perigeemq/perigee/storage/vfs"
@@ -226,21 +226,17 @@ func (d *doctor) room(dir string) {
 		humanize.IBytes(uint64(free)), humanize.IBytes(uint64(total)), humanize.IBytes(uint64(reserve)))
 }
 
-// fewFiles is a limit of open files that some hundred clients and partitions
-// reach.
-const fewFiles = 4096
-
 func (d *doctor) openFiles() {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		d.say("open files", warn, "cannot tell the limit: %v", err)
+	limit, few := server.OpenFileLimit()
+	if limit == 0 {
+		d.say("open files", warn, "cannot tell the limit")
 		return
 	}
 	status := fine
-	if limit.Cur < fewFiles {
+	if few {
 		status = warn
 	}
-	d.say("open files", status, "%d allowed; every connection and open segment takes one (ulimit -n, LimitNOFILE)", limit.Cur)
+	d.say("open files", status, "%d allowed; every connection and open segment takes one (ulimit -n, LimitNOFILE)", limit)
 }
 
 // clock compares the time with that of the data directory's last change.

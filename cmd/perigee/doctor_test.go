@@ -85,10 +85,10 @@ func TestDoctorAndSettingsOfARunningBroker(t *testing.T) {
 
 	s.run("cluster", "config", "set", "num.partitions=4", "perigee.log.level=warn")
 	equal(t, s.run("cluster", "config", "list", "num.partitions"), lines(
-		"SETTING         VALUE  SOURCE", "num.partitions  4      DYNAMIC_DEFAULT_BROKER_CONFIG"))
+		"KEY             VALUE  SOURCE", "num.partitions  4      DYNAMIC_DEFAULT_BROKER_CONFIG"))
 	s.run("cluster", "config", "set", "--unset", "num.partitions")
 	equal(t, s.run("cluster", "config", "list", "num.partitions"), lines(
-		"SETTING         VALUE  SOURCE", "num.partitions  1      DEFAULT_CONFIG"))
+		"KEY             VALUE  SOURCE", "num.partitions  1      DEFAULT_CONFIG"))
 	s.fail(exitFailed, "Cannot update these configs dynamically", "cluster", "config", "set", "node.id=4")
 	s.fail(exitUsage, "NAME=VALUE", "cluster", "config", "set", "node.id")
 	s.fail(exitUsage, "nothing to change", "cluster", "config", "set")

@@ -63,7 +63,7 @@ func newTopicDescribeCommand(s *session) *cobra.Command {
 					tables = append(tables, r.partitionTable())
 				}
 				if everything || o.configs {
-					tables = append(tables, r.configTable())
+					tables = append(tables, configTable("CONFIGS", r.Configs))
 				}
 			}
 			return out.print(results, tables...)
@@ -159,9 +159,9 @@ func (r *describedTopic) partitionTable() table {
 	return t
 }
 
-func (r *describedTopic) configTable() table {
-	t := table{title: "CONFIGS", header: []string{"KEY", "VALUE", "SOURCE"}}
-	for _, c := range r.Configs {
+func configTable(title string, configs []describedConfig) table {
+	t := table{title: title, header: []string{"KEY", "VALUE", "SOURCE"}}
+	for _, c := range configs {
 		value := "(sensitive)"
 		if c.Value != nil {
 			value = *c.Value

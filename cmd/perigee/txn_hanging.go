@@ -134,25 +134,18 @@ func newTxnAbortCommand(s *session) *cobra.Command {
 		if byOffset == (len(args) == 1) {
 			return usagef("want a transactional id, or all of --topic, --partition and --start-offset")
 		}
-		out, err := s.output(c)
-		if err != nil {
-			return err
-		}
-		client, err := s.open(c.Context())
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		if byOffset {
-			if err := out.confirm(o.yes, fmt.Sprintf("write an abort marker onto %s/%d", o.topic, o.partition)); err != nil {
+		return s.withClient(func(ctx context.Context, client *kgo.Client, out *output, args []string) error {
+			if byOffset {
+				if err := out.confirm(o.yes, fmt.Sprintf("write an abort marker onto %s/%d", o.topic, o.partition)); err != nil {
+					return err
+				}
+				return abortHanging(ctx, kadm.NewClient(client), out, o.topic, o.partition, o.start)
+			}
+			if err := out.confirm(o.yes, "fence the producer of "+args[0]); err != nil {
 				return err
 			}
-			return abortHanging(c.Context(), kadm.NewClient(client), out, o.topic, o.partition, o.start)
-		}
-		if err := out.confirm(o.yes, "fence the producer of "+args[0]); err != nil {
-			return err
-		}
-		return abortByID(c.Context(), client, out, args[0])
+			return abortByID(ctx, client, out, args[0])
+		})(c, args)
 	}
 	return c
 }
