@@ -64,6 +64,26 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
+// BenchmarkAcceptSmall is BenchmarkAccept for 5,000 records of 100 bytes, as telemetry
+// sends them: there it is the number of records that counts.
+func BenchmarkAcceptSmall(b *testing.B) {
+	builder := batch.NewBuilder(batch.BuilderOptions{})
+	for i := range 5000 {
+		builder.Add(batch.NewRecord{Timestamp: model.Timestamp(1_700_000_000_000 + i/100), Value: make([]byte, 100)})
+	}
+	v, err := builder.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	rules := batch.Rules{MaxBatchBytes: 1 << 20, TimestampMax: 1 << 60}
+	b.SetBytes(int64(v.Len()))
+	for b.Loop() {
+		if _, err := batch.Accept(v.Bytes(), rules); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkRecords reads every record of a batch of 1000.
 func BenchmarkRecords(b *testing.B) {
 	v := benchBatch(b, batch.None, 1000)
