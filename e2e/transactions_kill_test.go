@@ -32,8 +32,9 @@ func (w *processWorld) DialMoonMQ() (net.Conn, error) {
 	return net.DialTimeout("tcp", w.b.MoonMQ, time.Second)
 }
 
-func (w *processWorld) Now() int64 { return int64(time.Since(w.start)) }
-func (w *processWorld) Turn(int)   {}
+func (w *processWorld) Now() int64   { return int64(time.Since(w.start)) }
+func (w *processWorld) Turn(int)     {}
+func (w *processWorld) Answered(int) {}
 
 // Pause keeps actors from spinning while the broker is down.
 func (w *processWorld) Pause(int) { time.Sleep(time.Millisecond) }

@@ -178,12 +178,18 @@ func (c *check) removed(a Append) bool {
 	if a.Offset < c.h.Final.Log[a.Partition].Start {
 		return true
 	}
-	return slices.Contains(c.h.Final.Compacted, a.Partition) &&
-		slices.ContainsFunc(c.h.Final.Committed[a.Partition], func(r Record) bool { return r.Key == a.Key && r.Offset > a.Offset })
+	return c.superseded(a.Partition, Record{Offset: a.Offset, Key: a.Key})
+}
+
+// superseded reports whether compaction may remove a committed record. It need
+// not be gone for ever: a crash may bring back what the files were before.
+func (c *check) superseded(partition int32, r Record) bool {
+	return slices.Contains(c.h.Final.Compacted, partition) &&
+		slices.ContainsFunc(c.h.Final.Committed[partition], func(newer Record) bool { return newer.Key == r.Key && newer.Offset > r.Offset })
 }
 
 func (t *Txn) name() string {
-	return fmt.Sprintf("transaction of %s (producer %d epoch %d, worker %d)", t.ID, t.PID, t.Epoch, t.Worker)
+	return fmt.Sprintf("transaction of %s (producer %d epoch %d, worker %d %s)", t.ID, t.PID, t.Epoch, t.Worker, t.Protocol)
 }
 
 // decisions: an end that was acknowledged is never reversed.

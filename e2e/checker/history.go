@@ -59,15 +59,16 @@ type Ending struct {
 
 // Txn is one transaction of one worker.
 type Txn struct {
-	Worker  int
-	ID      string // transactional id
-	PID     int64
-	Epoch   int16
-	Appends []Append
-	Sources []Source // inputs whose offsets it committed to their group
-	Endings []Ending
-	Reads   []Value // seen by its own read_committed reads, while it was open
-	Fenced  bool    // somebody else owned the id before it ended
+	Worker   int
+	ID       string // transactional id
+	Protocol string `json:",omitempty"` // for people
+	PID      int64
+	Epoch    int16
+	Appends  []Append
+	Sources  []Source // inputs whose offsets it committed to their group
+	Endings  []Ending
+	Reads    []Value // seen by its own read_committed reads, while it was open
+	Fenced   bool    // somebody else owned the id before it ended
 }
 
 // Clone copies a transaction that goes on.

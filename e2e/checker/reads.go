@@ -74,7 +74,7 @@ func (c *check) committedRead(r *Response) {
 		}
 	}
 	for _, rec := range c.h.Final.Committed[r.Partition] {
-		if _, ok := got[rec.Offset]; !ok && rec.Offset >= r.From && rec.Offset < r.Next {
+		if _, ok := got[rec.Offset]; !ok && rec.Offset >= r.From && rec.Offset < r.Next && !c.superseded(r.Partition, rec) {
 			c.flag("I5", "a read of %d/[%d, %d) left out the committed value %d at %d", r.Partition, r.From, r.Next, rec.Value, rec.Offset)
 		}
 	}
@@ -123,7 +123,7 @@ func (c *check) responses() {
 			if b.Control || !b.Transactional || b.First >= r.Stable {
 				continue
 			}
-			aborted, known := c.ended(r.Partition, b)
+			aborted, known := c.ended(r, b)
 			if listed := r.hides(b); known && listed != aborted {
 				c.flag("I9", "batch %d/%d of producer %d: listed as aborted %v, aborted %v", r.Partition, b.First, b.PID, listed, aborted)
 			}
@@ -149,10 +149,15 @@ func (r *Response) markerBetween(a AbortedTxn, b Batch) bool {
 	})
 }
 
-// ended looks for the marker that ended the batch's transaction.
-func (c *check) ended(partition int32, b Batch) (aborted, known bool) {
-	for _, m := range c.markers[partition] {
-		if m.PID == b.PID && m.First > b.Last {
+// ended looks for the marker that ended the batch's transaction: among those
+// anybody saw, or, where compaction may have removed some, in the response.
+func (c *check) ended(r *Response, b Batch) (aborted, known bool) {
+	markers := c.markers[r.Partition]
+	if slices.Contains(c.h.Final.Compacted, r.Partition) {
+		markers = r.Batches
+	}
+	for _, m := range markers {
+		if m.Control && m.PID == b.PID && m.First > b.Last {
 			return !m.Commit, true
 		}
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,7 +26,8 @@ func (w *Workload) poll(n int, rng *rand.Rand) {
 			o.Offset, code = fetchedOffset(resp)
 			o.Unstable = code == unstableOffset
 			if code != 0 && !o.Unstable {
-				w.o.Report("offset of %s: code %d", group.name, code)
+				w.unexpected(code, "offset of %s", group.name)
+				continue
 			}
 			w.record(func(h *checker.History) { h.Offsets = append(h.Offsets, o) })
 		}
@@ -59,6 +61,13 @@ func (w *Workload) administrate(n int, rng *rand.Rand) {
 		w.o.World.Pause(n)
 	}
 	l.close()
+}
+
+// unexpected reports an answer that nothing explains.
+func (w *Workload) unexpected(code int16, format string, args ...any) {
+	if !away[code] {
+		w.o.Report("%s: code %d", fmt.Sprintf(format, args...), code)
+	}
 }
 
 func createTopicRequest(name string, partitions int32, settings map[string]string) *kmsg.CreateTopicsRequest {
@@ -102,7 +111,7 @@ func (w *Workload) trim(n int, l *link, rng *rand.Rand) {
 		return
 	}
 	if code := resp.(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode; code != 0 && code != offsetOutOfRange {
-		w.o.Report("delete records up to %d: code %d", p.Offset, code)
+		w.unexpected(code, "delete records up to %d", p.Offset)
 	}
 }
 
@@ -114,7 +123,7 @@ func (w *Workload) inspect(n int, l *link) {
 	}
 	listed := resp.(*kmsg.ListTransactionsResponse)
 	if listed.ErrorCode != 0 {
-		w.o.Report("list transactions: code %d", listed.ErrorCode)
+		w.unexpected(listed.ErrorCode, "list transactions")
 	}
 	if len(listed.TransactionStates) == 0 {
 		return
@@ -125,6 +134,6 @@ func (w *Workload) inspect(n int, l *link) {
 		return
 	}
 	if code := resp.(*kmsg.DescribeTransactionsResponse).TransactionStates[0].ErrorCode; code != 0 {
-		w.o.Report("describe %q, which was listed: code %d", describe.TransactionalIDs[0], code)
+		w.unexpected(code, "describe %q, which was listed", describe.TransactionalIDs[0])
 	}
 }

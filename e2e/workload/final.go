@@ -80,7 +80,7 @@ func (w *Workload) finalLog(l *link, place int, f *checker.Final) error {
 	}
 	whole := checker.Response{Partition: int32(place), From: start, Next: start, Start: start, End: -1}
 	for {
-		r, code, err := l.fetch(place, whole.Next, true, w.now)
+		r, code, err := w.fetch(-1, l, place, whole.Next, true)
 		if err != nil {
 			return err
 		}

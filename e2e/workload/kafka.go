@@ -24,6 +24,9 @@ const (
 	producerFenced   = 90
 )
 
+// away are the codes of a broker that cannot go on and says so: try again later.
+var away = map[int16]bool{14: true, 15: true, 16: true, 56: true}
+
 // provesNothing are the codes that prove that a batch was not written.
 var provesNothing = map[int16]bool{3: true, 45: true, 47: true, 48: true, 49: true, 53: true, 87: true, 90: true, 120: true}
 
@@ -62,6 +65,7 @@ func (l *link) close() {
 // ask sends a request when it is the actor's turn and returns the answer.
 func (w *Workload) ask(actor int, l *link, req kmsg.Request) (kmsg.Response, error) {
 	w.o.World.Turn(actor)
+	defer w.o.World.Answered(actor)
 	return l.ask(req)
 }
 

@@ -54,6 +54,7 @@ func (l *moonLink) close() {
 
 func (w *Workload) askMoon(actor int, l *moonLink, m wire.Message) (wire.Message, error) {
 	w.o.World.Turn(actor)
+	defer w.o.World.Answered(actor)
 	return l.ask(m)
 }
 
@@ -181,6 +182,7 @@ func (s *session) ask(m wire.Message) (wire.Message, error) { return s.w.askMoon
 
 // own takes the name; whoever had it is fenced.
 func (s *session) own() bool {
+	s.w.taking(s.name)
 	span := checker.Span{Invoked: s.w.now()}
 	reply, err := s.ask(&wire.InitProducerID{Name: s.name, Payload: true})
 	span.Completed = s.w.now()
@@ -221,7 +223,7 @@ func (s *session) position() bool {
 }
 
 func (s *session) transaction() {
-	s.note = s.w.begin(s.n, checker.Txn{Worker: s.n, ID: s.name, PID: int64(s.pid.PID), Epoch: int16(s.pid.Epoch)})
+	s.note = s.w.begin(s.n, checker.Txn{Worker: s.n, ID: s.name, Protocol: moonMQ, PID: int64(s.pid.PID), Epoch: int16(s.pid.Epoch)})
 	defer s.w.finish(s.n)
 	reply, err := s.ask(&wire.BeginTxn{})
 	healthy := s.went(reply, err) && s.write()
@@ -316,16 +318,13 @@ func (s *session) copy() bool {
 	if !s.append(&source) {
 		return false
 	}
-	s.note(func(t *checker.Txn) { t.Sources = append(t.Sources, source) })
 	reply, err := s.ask(&wire.TxnOffsetCommit{Group: group.name, Offsets: []wire.TxnOffset{
 		{Topic: inputTopic, Partition: uint32(group.partition) + 1, Offset: uint64(s.next) + 1},
 	}})
 	if !s.went(reply, err) {
-		if err == nil {
-			s.note(func(t *checker.Txn) { t.Sources = t.Sources[:len(t.Sources)-1] })
-		}
 		return false
 	}
+	s.note(func(t *checker.Txn) { t.Sources = append(t.Sources, source) })
 	s.next++
 	return true
 }

@@ -33,14 +33,15 @@ func (w *Workload) nack(n int, rng *rand.Rand) {
 
 // takeWork fetches a few records; delivery commits the group's position.
 func (w *Workload) takeWork(n int, l *moonLink) ([]wire.Record, bool) {
-	w.o.World.Turn(n)
 	invoked := w.now()
 	at := 0
 	w.record(func(h *checker.History) {
 		at = len(h.Deliveries)
 		h.Deliveries = append(h.Deliveries, checker.Delivery{Span: checker.Unanswered(invoked), Group: nackGroup})
 	})
+	w.o.World.Turn(n)
 	records, err := l.fetch(&wire.Fetch{Topic: workTopic, Group: nackGroup, MaxRecords: 3, Flags: wire.FetchBatched, Trailers: 2})
+	w.o.World.Answered(n)
 	completed := w.now()
 	refused := errors.As(err, new(*wire.Error))
 	w.record(func(h *checker.History) {
@@ -60,7 +61,6 @@ func (w *Workload) takeWork(n int, l *moonLink) ([]wire.Record, bool) {
 }
 
 func (w *Workload) giveBack(n int, l *moonLink, r wire.Record) {
-	w.o.World.Turn(n)
 	invoked := w.now()
 	at := 0
 	w.record(func(h *checker.History) {
@@ -70,7 +70,7 @@ func (w *Workload) giveBack(n int, l *moonLink, r wire.Record) {
 			Source: checker.Source{Group: nackGroup, Partition: int32(r.Partition) - 1, Offset: int64(r.Offset)},
 		})
 	})
-	reply, err := l.ask(&wire.Nack{Topic: workTopic, Partition: r.Partition, Offset: r.Offset, Reason: "the workload's whim"})
+	reply, err := w.askMoon(n, l, &wire.Nack{Topic: workTopic, Partition: r.Partition, Offset: r.Offset, Reason: "the workload's whim"})
 	completed := w.now()
 	w.record(func(h *checker.History) {
 		nack := &h.Nacks[at]

@@ -21,14 +21,13 @@ func (w *Workload) read(n, place int, committed bool) {
 			l = w.connectKafka(n)
 			continue
 		}
-		w.o.World.Turn(n)
-		r, code, err := l.fetch(place, from, committed, w.now)
+		r, code, err := w.fetch(n, l, place, from, committed)
 		switch {
 		case err != nil:
 		case code == offsetOutOfRange && Places[place].Topic == trimmedTopic:
 			from, reader = max(0, w.logStart(n, l, place)), w.newReader()
 		case code != 0:
-			w.o.Report("fetch %v from %d: code %d", Places[place], from, code)
+			w.unexpected(code, "fetch %v from %d", Places[place], from)
 			w.o.World.Pause(n)
 		default:
 			r.Reader = reader
@@ -55,7 +54,7 @@ func (w *Workload) logStart(n int, l *link, place int) int64 {
 }
 
 // fetch fetches a place and puts the answer into the checker's words.
-func (l *link) fetch(place int, from int64, committed bool, now func() int64) (checker.Response, int16, error) {
+func (w *Workload) fetch(n int, l *link, place int, from int64, committed bool) (checker.Response, int16, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.ReplicaID, req.SessionEpoch = 11, -1, -1
 	req.MaxBytes, req.MinBytes, req.MaxWaitMillis = fetchBytes, 1, 20
@@ -65,9 +64,9 @@ func (l *link) fetch(place int, from int64, committed bool, now func() int64) (c
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.Partition, p.FetchOffset, p.PartitionMaxBytes = Places[place].Partition, from, fetchBytes
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: Places[place].Topic, Partitions: []kmsg.FetchRequestTopicPartition{p}}}
-	s := checker.Span{Invoked: now()}
-	resp, err := l.ask(req)
-	s.Completed = now()
+	s := checker.Span{Invoked: w.now()}
+	resp, err := w.ask(n, l, req)
+	s.Completed = w.now()
 	if err != nil {
 		return checker.Response{}, 0, err
 	}

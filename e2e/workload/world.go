@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -18,8 +19,10 @@ type World interface {
 	DialMoonMQ() (net.Conn, error)
 	// Now is the history's clock. It does not step back.
 	Now() int64
-	// Turn waits until an actor may send its next request.
+	// Turn waits until an actor may send its next request, Answered until it may go
+	// on with the answer.
 	Turn(actor int)
+	Answered(actor int)
 	// Pause lets the world move on: the broker is away, or another actor has to
 	// finish first.
 	Pause(actor int)
@@ -75,9 +78,8 @@ type Options struct {
 	MoonMQ bool
 	// Timeout is the transaction timeout of Kafka's workers, in milliseconds.
 	Timeout int32
-	// Past is the history of an earlier workload on the same data, which this one
-	// continues.
-	Past *checker.History
+	// Past is an earlier workload on the same data, which this one continues.
+	Past *Past
 }
 
 // Workload is one run.
@@ -88,19 +90,32 @@ type Workload struct {
 	mu struct {
 		sync.Mutex
 		h     checker.History
-		open  map[int]*checker.Txn // under way, by actor
-		value checker.Value        // handed out last
-		reads int                  // assignments handed out
+		open  map[int]*begun    // under way, by actor
+		done  []*begun          // those of h.Txns this workload began, in their order
+		last  map[string]*begun // by id; nil when somebody asked for the id since
+		value checker.Value     // handed out last
+		reads int               // assignments handed out
 	}
+}
+
+// begun is a transaction from its first request on.
+type begun struct{ checker.Txn }
+
+// Past is what a workload leaves to its successor.
+type Past struct {
+	History checker.History
+	// Last are the transactions whose end may be asked for again: nothing has
+	// been done under their ids since. Indexes into History.Txns.
+	Last []int
 }
 
 // New returns a workload that does nothing yet.
 func New(o Options) *Workload {
 	w := &Workload{o: o}
-	w.mu.open = map[int]*checker.Txn{}
+	w.mu.open, w.mu.last = map[int]*begun{}, map[string]*begun{}
 	if o.Past != nil {
-		w.mu.h = *o.Past
-		w.mu.value, w.mu.reads = largestValue(o.Past), 1_000*(1+countReaders(o.Past)/1_000)
+		w.mu.h = o.Past.History
+		w.mu.value, w.mu.reads = largestValue(&w.mu.h), 1_000*(1+countReaders(&w.mu.h)/1_000)
 	}
 	return w
 }
@@ -124,18 +139,29 @@ func countReaders(h *checker.History) (largest int) {
 }
 
 // Snapshot is the history as it is now: whatever has not been answered is
-// unknown.
-func (w *Workload) Snapshot() *checker.History {
+// unknown. What it returns does not change any more.
+func (w *Workload) Snapshot() *Past {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := w.mu.h
-	h.Txns = slices.Clone(h.Txns)
+	past := Past{History: w.mu.h}
+	h := &past.History
 	h.Inits, h.Responses = slices.Clip(h.Inits), slices.Clip(h.Responses)
 	h.Offsets, h.Nacks, h.Deliveries = slices.Clip(h.Offsets), slices.Clone(h.Nacks), slices.Clone(h.Deliveries)
-	for _, t := range w.mu.open {
+	h.Txns = slices.Clone(h.Txns)
+	older := len(h.Txns) - len(w.mu.done)
+	for i, t := range w.mu.done {
+		if w.mu.last[t.ID] == t {
+			past.Last = append(past.Last, older+i)
+		}
+	}
+	for _, actor := range slices.Sorted(maps.Keys(w.mu.open)) {
+		t := w.mu.open[actor]
+		if w.mu.last[t.ID] == t {
+			past.Last = append(past.Last, len(h.Txns))
+		}
 		h.Txns = append(h.Txns, t.Clone())
 	}
-	return &h
+	return &past
 }
 
 func (w *Workload) record(f func(*checker.History)) {
@@ -148,11 +174,12 @@ func (w *Workload) record(f func(*checker.History)) {
 func (w *Workload) begin(actor int, t checker.Txn) (note func(func(*checker.Txn))) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.open[actor] = &t
+	b := &begun{t}
+	w.mu.open[actor], w.mu.last[t.ID] = b, b
 	return func(f func(*checker.Txn)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		f(&t)
+		f(&b.Txn)
 	}
 }
 
@@ -160,8 +187,17 @@ func (w *Workload) begin(actor int, t checker.Txn) (note func(func(*checker.Txn)
 func (w *Workload) finish(actor int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.h.Txns = append(w.mu.h.Txns, *w.mu.open[actor])
+	b := w.mu.open[actor]
 	delete(w.mu.open, actor)
+	w.mu.h.Txns = append(w.mu.h.Txns, b.Txn)
+	w.mu.done = append(w.mu.done, b)
+}
+
+// taking notes that somebody is about to ask for an id.
+func (w *Workload) taking(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.last, id)
 }
 
 // newValues returns n values nobody has written.
@@ -246,7 +282,10 @@ func (w *Workload) moonWorkers(c Crowd) {
 // actor starts one. Each has its own random numbers, so that what it does
 // depends on nothing but the seed and what it is answered.
 func (w *Workload) actor(n int, run func(n int, rng *rand.Rand)) {
-	w.group.Go(func() { run(n, rand.New(rand.NewPCG(w.o.Seed, uint64(n)))) })
+	w.group.Go(func() {
+		w.o.World.Turn(n)
+		run(n, rand.New(rand.NewPCG(w.o.Seed, uint64(n))))
+	})
 }
 
 // Wait waits until every actor has seen that it is over.

@@ -64,6 +64,7 @@ func (a *writer) ask(req kmsg.Request) (kmsg.Response, error) { return a.w.ask(a
 // own initialises the id, as a client does that starts, or that recovers and
 // presents what it has. An open transaction of the id is aborted by that.
 func (a *writer) own(given identity) bool {
+	a.w.taking(a.id)
 	s := checker.Span{Invoked: a.w.now()}
 	resp, err := a.ask(initRequest(&a.id, a.w.o.Timeout, given))
 	s.Completed = a.w.now()
@@ -126,7 +127,7 @@ func (a *writer) position() bool {
 
 // transaction runs one and records it.
 func (a *writer) transaction() {
-	a.note = a.w.begin(a.n, checker.Txn{Worker: a.n, ID: a.id, PID: a.me.id, Epoch: a.me.epoch})
+	a.note = a.w.begin(a.n, checker.Txn{Worker: a.n, ID: a.id, Protocol: a.protocol(), PID: a.me.id, Epoch: a.me.epoch})
 	defer a.w.finish(a.n)
 	healthy := a.write()
 	if a.input >= 0 && healthy {
@@ -174,8 +175,7 @@ func (a *writer) write() bool {
 // look reads a place as a read_committed consumer inside the transaction does:
 // it does not see what it wrote itself.
 func (a *writer) look(place int) bool {
-	a.w.o.World.Turn(a.n)
-	r, code, err := a.link.fetch(place, max(0, a.wrote-10), true, a.w.now)
+	r, code, err := a.w.fetch(a.n, a.link, place, max(0, a.wrote-10), true)
 	if err != nil || code != 0 {
 		return err == nil // the front may have been deleted
 	}
@@ -243,15 +243,14 @@ func (a *writer) copy() bool {
 	if a.v2 {
 		version = 5
 	}
-	a.note(func(t *checker.Txn) { t.Sources = append(t.Sources, source) })
 	resp, err := a.ask(offsetRequest(version, a.id, a.me, source))
 	if err != nil {
 		return false
 	}
 	if code := resp.(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode; code != 0 {
-		a.note(func(t *checker.Txn) { t.Sources = t.Sources[:len(t.Sources)-1] })
 		return a.refused(code)
 	}
+	a.note(func(t *checker.Txn) { t.Sources = append(t.Sources, source) })
 	a.next++
 	return true
 }
@@ -391,11 +390,23 @@ func (a *writer) end(commit bool) {
 	}
 }
 
-func (a *writer) endVersion() int16 {
+func (a *writer) endVersion() int16 { return endVersions[a.protocol()] }
+
+// Protocols of a transaction.
+const (
+	kafkaV1 = "kafka v1"
+	kafkaV2 = "kafka v2"
+	moonMQ  = "moonmq"
+)
+
+// endVersions are the versions of EndTxn that speak a protocol.
+var endVersions = map[string]int16{kafkaV1: 3, kafkaV2: 5}
+
+func (a *writer) protocol() string {
 	if a.v2 {
-		return 5
+		return kafkaV2
 	}
-	return 3
+	return kafkaV1
 }
 
 // ended goes on with what the answer said, and now and then asks for the
