@@ -73,13 +73,14 @@ type Broker struct {
 	disk        *vfs.Disk // nil when Options.FS is set
 	volume      func() (free, total int64, err error)
 
-	requests metrics.Kafka
-	counts   counts
+	requests  metrics.Kafka
+	counts    counts
+	lagReader lagReader
 }
 
 // New returns a broker that does nothing yet.
 func New(o Options) *Broker {
-	b := &Broker{options: o, config: o.Config.Broker, static: o.Config.Static, log: o.Log, failed: make(chan error, 1)}
+	b := &Broker{options: o, config: o.Config.Broker, static: o.Config.Static, log: o.Log, failed: make(chan error, 1), lagReader: make(lagReader, 1)}
 	if o.Logs != nil {
 		b.log = o.Logs.Logger
 	}

@@ -19,9 +19,40 @@ const lagTime = 5 * time.Second
 
 // lags asks every group what it has committed and compares that with the logs.
 // It is computed at a scrape and only then. What cannot be read is left out.
+//
+// The lock of a shard whose disk does not answer cannot be given up waiting for: so
+// the reading has a goroutine of its own, and while that is stuck there is no other.
 func (b *Broker) lags() []metrics.Group {
 	ctx, cancel := context.WithTimeout(context.Background(), lagTime)
 	defer cancel()
+	return b.lagReader.within(ctx, b.readLags)
+}
+
+// lagReader lets one reading of the groups' lags run at a time.
+type lagReader chan struct{} // capacity 1
+
+// within returns what read returns, or nil when ctx ends first: it does not wait
+// for a read that ignores ctx.
+func (r lagReader) within(ctx context.Context, read func(context.Context) []metrics.Group) []metrics.Group {
+	select {
+	case r <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	result := make(chan []metrics.Group, 1)
+	go func() {
+		defer func() { <-r }()
+		result <- read(ctx)
+	}()
+	select {
+	case groups := <-result:
+		return groups
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (b *Broker) readLags(ctx context.Context) []metrics.Group {
 	list, err := b.coordinator.ListGroups()(ctx)
 	if err != nil {
 		return nil

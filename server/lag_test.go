@@ -1,15 +1,18 @@
 package server
 
 import (
+	"context"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/perigeemq/perigee/server/metrics"
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
@@ -115,4 +118,36 @@ func TestSeriesOfTheJournal(t *testing.T) {
 			t.Errorf("%s: %v", name, m)
 		}
 	}
+}
+
+// A shard's lock is not released because a scrape has waited long enough.
+func TestAStuckGroupDoesNotHoldScrapes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := make(lagReader, 1)
+		stuck := make(chan struct{})
+		started := 0
+		read := func(context.Context) []metrics.Group {
+			started++
+			<-stuck
+			return []metrics.Group{{Name: "g"}}
+		}
+		scrape := func() []metrics.Group {
+			ctx, cancel := context.WithTimeout(t.Context(), lagTime)
+			defer cancel()
+			return r.within(ctx, read)
+		}
+		began := time.Now()
+		for range 3 {
+			if got := scrape(); got != nil {
+				t.Errorf("groups %v of a stuck shard", got)
+			}
+		}
+		if took := time.Since(began); took != 3*lagTime || started != 1 {
+			t.Errorf("three scrapes took %v and started %d readings", took, started)
+		}
+		close(stuck)
+		if got := scrape(); len(got) != 1 {
+			t.Errorf("groups %v after the disk came back", got)
+		}
+	})
 }

@@ -29,6 +29,8 @@ type Partition struct {
 	end    atomic.Int64 // written under mu
 	// cleaned is the first offset compaction has not looked at yet.
 	cleaned atomic.Int64
+	// counts is what Stats has last seen under mu.
+	counts atomic.Pointer[producerCounts]
 	// dead is why the partition cannot be used any more; set once.
 	dead atomic.Pointer[error]
 
@@ -193,7 +195,11 @@ type PartitionStats struct {
 	Aborted    int
 }
 
-// Stats is a snapshot.
+type producerCounts struct{ producers, openTxns, aborted int }
+
+// Stats is a snapshot. It waits for no append, which may wait for a disk that does
+// not answer: while one is under way the last three counts may be those of an
+// earlier call.
 func (p *Partition) Stats() PartitionStats {
 	segments := p.segments()
 	s := PartitionStats{Segments: len(segments)}
@@ -203,9 +209,14 @@ func (p *Partition) Stats() PartitionStats {
 	if p.Config().Compact {
 		s.DirtyRatio = dirtyRatio(segments, model.Offset(p.cleaned.Load()))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Producers, s.OpenTxns, s.Aborted = p.mu.producers.Len(), p.mu.producers.Open(), len(p.mu.producers.Aborted())
+	if p.mu.TryLock() {
+		t := &p.mu.producers
+		p.counts.Store(&producerCounts{t.Len(), t.Open(), len(t.Aborted())})
+		p.mu.Unlock()
+	}
+	if c := p.counts.Load(); c != nil {
+		s.Producers, s.OpenTxns, s.Aborted = c.producers, c.openTxns, c.aborted
+	}
 	return s
 }
 
