@@ -14,7 +14,33 @@ import (
 // collector: a pool would hold memory for a size that may never come again.
 var frameClasses = [...]int{4 << 10, 32 << 10, 256 << 10, 1<<20 + 64<<10, 4<<20 + 64<<10, 16<<20 + 64<<10}
 
-var framePools [len(frameClasses)]sync.Pool
+// Small frames are pooled, large ones kept, up to so many: as many as a few
+// producers have in flight at once.
+var (
+	framePools   [2]sync.Pool
+	frameKeepers = [len(frameClasses)]keeper{2: {limit: 8}, 3: {limit: 8}, 4: {limit: 4}, 5: {limit: 3}}
+)
+
+// spareFrame returns a released frame of a class, or nil.
+func spareFrame(class int) *Frame {
+	if class >= len(framePools) {
+		return frameKeepers[class].get()
+	}
+	f, _ := framePools[class].Get().(*Frame)
+	return f
+}
+
+// giveBack keeps the frame's memory for a later one.
+func (f *Frame) giveBack() {
+	scribble(f.store)
+	switch {
+	case f.class < 0:
+	case f.class >= len(framePools):
+		frameKeepers[f.class].put(f)
+	default:
+		framePools[f.class].Put(f)
+	}
+}
 
 // frameClass returns the index of the smallest class for n bytes, or none.
 func frameClass(n int) (class int, ok bool) {
@@ -63,8 +89,8 @@ func NewFrame(n int) *Frame {
 		f.take(n)
 		return f
 	}
-	f, ok := framePools[class].Get().(*Frame)
-	if !ok {
+	f := spareFrame(class)
+	if f == nil {
 		f = &Frame{store: make([]byte, frameClasses[class]), class: class}
 	}
 	f.take(n)
@@ -95,10 +121,7 @@ func (f *Frame) Unload() {
 	}
 	f.unreserve()
 	if !f.abandoned.Load() {
-		scribble(f.store)
-		if f.class >= 0 {
-			framePools[f.class].Put(&Frame{store: f.store, class: f.class})
-		}
+		(&Frame{store: f.store, class: f.class}).giveBack()
 	}
 	f.Body, f.store = nil, nil
 	f.Abandon() // the empty rest is nothing for the pool
@@ -133,8 +156,5 @@ func (f *Frame) Release() {
 	if f.abandoned.Load() {
 		return
 	}
-	scribble(f.store)
-	if f.class >= 0 {
-		framePools[f.class].Put(f)
-	}
+	f.giveBack()
 }
