@@ -379,6 +379,39 @@ func TestBrokerDefaultsReachTopics(t *testing.T) {
 	}
 }
 
+// Resources of one request are decided one after the other: each sees what those
+// before it make of the broker's settings, and what contradicts them is refused.
+func TestResourcesOfOneRequestSeeEachOther(t *testing.T) {
+	w := newWorld(t)
+	w.create(newTopic("t", 1))
+	changes := []ConfigChange{
+		{Type: config.ResourceBroker, Changes: []Alteration{
+			{OpSet, "log.cleaner.max.compaction.lag.ms", pointer("2000")},
+			{OpSet, "log.cleanup.policy", pointer("compact")},
+		}},
+		{Type: config.ResourceBroker, Name: "1", Changes: []Alteration{{OpAppend, "log.cleanup.policy", pointer("delete")}}},
+		{Type: config.ResourceTopic, Name: "t", Changes: []Alteration{{OpSet, "min.compaction.lag.ms", pointer("3000")}}},
+	}
+	for _, validateOnly := range []bool{true, false} {
+		errs := ask(w, func(p *machine.Promise[[]error]) Command {
+			return AlterConfigs{Resources: changes, ValidateOnly: validateOnly, NodeID: 1, To: p}
+		})
+		if errs[0] != nil || errs[1] != nil || !errors.Is(errs[2], ErrInvalidConfig) {
+			t.Errorf("validate only %t: errors %v", validateOnly, errs)
+		}
+		if v := w.snapshot.Load().Values(); validateOnly && len(v.ClusterDefault) != 0 {
+			t.Errorf("validation changed settings: %v", v.ClusterDefault)
+		}
+	}
+	s := w.snapshot.Load()
+	if got := s.Values().ThisBroker["log.cleanup.policy"]; got != "compact,delete" {
+		t.Errorf("broker 1 appends to what was set for all: policy %q", got)
+	}
+	if topic, _ := s.Topic("t"); len(topic.Overrides) != 0 || topic.Log.MaxCompactionLag != 2*time.Second {
+		t.Errorf("topic settings %v, max lag %v", topic.Overrides, topic.Log.MaxCompactionLag)
+	}
+}
+
 // Settings read anew reach topics; what clients changed at run time stays
 // stronger, and nothing of it is journaled.
 func TestReloadedSettingsReachTopics(t *testing.T) {

@@ -46,7 +46,8 @@ type ConfigChange struct {
 	Changes []Alteration
 }
 
-// AlterConfigs changes settings. One bad resource does not stop the others.
+// AlterConfigs changes settings. One bad resource does not stop the others; each
+// is checked against what those before it make of the broker's settings.
 type AlterConfigs struct {
 	Resources    []ConfigChange
 	ValidateOnly bool
@@ -65,13 +66,20 @@ func (c AlterConfigs) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 	for _, r := range c.Resources {
 		times[resource{r.Type, r.Name}]++
 	}
+	values := m.snapshot.values
 	for i, r := range c.Resources {
 		if times[resource{r.Type, r.Name}] > 1 {
 			results[i] = &Error{ErrInvalidRequest, "Each resource must appear at most once."}
 			continue
 		}
-		f, effect, err := m.alter(r, c.NodeID)
-		if results[i] = err; err != nil || c.ValidateOnly {
+		f, effect, err := m.alter(r, c.NodeID, values)
+		if results[i] = err; err != nil {
+			continue
+		}
+		if changed, ok := f.(settingsFact); ok && changed.Resource == config.ResourceBroker {
+			values = changed.values(values)
+		}
+		if c.ValidateOnly {
 			continue
 		}
 		d.Facts = append(d.Facts, f)
@@ -108,20 +116,20 @@ func (f staticFact) values(v config.Values) config.Values {
 
 func (f staticFact) apply(m *Machine) { m.setBroker(f.values(m.snapshot.values)) }
 
-// alter decides one resource.
-func (m *Machine) alter(c ConfigChange, node int32) (Fact, machine.Effect, error) {
+// alter decides one resource, with these settings of the broker.
+func (m *Machine) alter(c ConfigChange, node int32, values config.Values) (Fact, machine.Effect, error) {
 	if err := checkAlterations(c); err != nil {
 		return nil, nil, err
 	}
 	switch c.Type {
 	case config.ResourceTopic:
-		return m.alterTopic(c)
+		return m.alterTopic(c, values)
 	case config.ResourceBroker:
-		return m.alterBroker(c, node)
+		return m.alterBroker(c, node, values)
 	case config.ResourceGroup:
-		return m.alterOther(c, m.snapshot.groups[c.Name], groupRules(m.snapshot.values))
+		return m.alterOther(c, m.snapshot.groups[c.Name], groupRules(values))
 	case config.ResourceClientMetrics:
-		return m.alterOther(c, m.snapshot.clientMetrics[c.Name], clientMetricsRules(m.snapshot.values))
+		return m.alterOther(c, m.snapshot.clientMetrics[c.Name], clientMetricsRules(values))
 	}
 	return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unknown resource type %d", c.Type)}
 }
@@ -183,7 +191,7 @@ func changed(c ConfigChange, table *config.Table, own map[string]string, effecti
 	return next, nil
 }
 
-func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
+func (m *Machine) alterTopic(c ConfigChange, values config.Values) (Fact, machine.Effect, error) {
 	t, ok := m.snapshot.Topic(c.Name)
 	switch {
 	case c.Name == "":
@@ -194,7 +202,7 @@ func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
 		return nil, nil, &Error{ErrInternalTopic, fmt.Sprintf("Changing internal topic %s is prohibited.", c.Name)}
 	}
 	next, err := changed(c, config.TopicTable, t.Overrides, func(k *config.Key) string {
-		return m.snapshot.values.Topic(k, t.Overrides).Value
+		return values.Topic(k, t.Overrides).Value
 	})
 	if err != nil {
 		return nil, nil, err
@@ -202,7 +210,7 @@ func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
 	if !m.snapshot.broker.Strict {
 		maps.DeleteFunc(next, func(name, _ string) bool { return config.Gone(name) })
 	}
-	if next, err = config.CheckTopic(m.snapshot.values, next); err != nil {
+	if next, err = config.CheckTopic(values, next); err != nil {
 		return nil, nil, &Error{ErrInvalidConfig, err.Error()}
 	}
 	f := t.fact()
@@ -210,8 +218,8 @@ func (m *Machine) alterTopic(c ConfigChange) (Fact, machine.Effect, error) {
 	return f, Reconfigure{t.ID}, nil
 }
 
-func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect, error) {
-	own := m.snapshot.values.ClusterDefault
+func (m *Machine) alterBroker(c ConfigChange, node int32, values config.Values) (Fact, machine.Effect, error) {
+	own := values.ClusterDefault
 	if c.Name != "" {
 		switch id, err := strconv.ParseInt(c.Name, 10, 32); {
 		case err != nil:
@@ -219,10 +227,10 @@ func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect,
 		case id != int64(node):
 			return nil, nil, &Error{ErrInvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %d", node, id)}
 		}
-		own = m.snapshot.values.ThisBroker
+		own = values.ThisBroker
 	}
 	next, err := changed(c, config.BrokerTable, own, func(k *config.Key) string {
-		text, _ := m.snapshot.values.Effective(k)
+		text, _ := values.Effective(k)
 		return text
 	})
 	if err != nil {
@@ -232,7 +240,7 @@ func (m *Machine) alterBroker(c ConfigChange, node int32) (Fact, machine.Effect,
 		return nil, nil, err
 	}
 	f := settingsFact{config.ResourceBroker, c.Name, next}
-	if _, err := config.NewBroker(f.values(m.snapshot.values)); err != nil {
+	if _, err := config.NewBroker(f.values(values)); err != nil {
 		return nil, nil, &Error{ErrInvalidRequest, err.Error()}
 	}
 	return f, Reconfigure{}, nil
