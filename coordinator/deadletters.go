@@ -11,6 +11,7 @@ import (
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/deadletter"
 	"github.com/perigeemq/perigee/coordinator/group"
+	"github.com/perigeemq/perigee/coordinator/machine"
 	"github.com/perigeemq/perigee/storage"
 	"github.com/perigeemq/perigee/storage/batch"
 	"github.com/perigeemq/perigee/storage/model"
@@ -61,8 +62,9 @@ type deadLettersOptions struct {
 	// Topic finds a topic by name.
 	Topic func(name string) (*catalog.Topic, bool)
 	// Create makes a topic and returns when that is sequenced; one that exists
-	// already is no error.
-	Create func(name string, partitions int32, settings map[string]string) error
+	// already is no error. It is called under a group's lock; what it returns tells
+	// the operator and is to be called under none.
+	Create func(name string, partitions int32, settings map[string]string) (announce func(), err error)
 	// Open returns a partition's handle.
 	Open func(t *catalog.Topic, partition int32) (*storage.Partition, error)
 	Now  func() time.Time
@@ -85,13 +87,16 @@ func (c *Coordinator) openDeadLetters() {
 
 // createDeadLetterTopic makes a topic and does not wait: what is appended to it
 // stands behind its creation in the journal.
-func (c *Coordinator) createDeadLetterTopic(name string, partitions int32, settings map[string]string) error {
+func (c *Coordinator) createDeadLetterTopic(name string, partitions int32, settings map[string]string) (announce func(), err error) {
 	asked := []catalog.NewTopic{{Name: name, Partitions: partitions, ReplicationFactor: -1, Settings: settings}}
-	c.createTopics(asked, false, true)
-	if _, ok := c.Catalog().Topic(name); !ok {
-		return catalog.ErrUnknownTopic
+	effects, err := c.decide(c.creation(asked, false, true, machine.NewPromise[[]catalog.CreatedTopic]()))
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if _, ok := c.Catalog().Topic(name); !ok {
+		return nil, catalog.ErrUnknownTopic
+	}
+	return func() { c.announce(effects) }, nil
 }
 
 // Nack is a consumer's refusal of one record.
@@ -133,6 +138,7 @@ func (d *deadLetters) NackRecord(n Nack) func(context.Context) (Nacked, error) {
 		policy.MaxDeliveries = 1
 	}
 	name, nameErr := policy.TopicFor(n.Topic.Name)
+	announce := func() {}
 	future := d.o.Groups.Nack(group.Nack{
 		Group: n.Group, Caller: n.Caller,
 		Partition:  group.PartitionOf{Topic: n.Topic.Name, TopicID: n.Topic.ID, Partition: n.Partition},
@@ -142,8 +148,14 @@ func (d *deadLetters) NackRecord(n Nack) func(context.Context) (Nacked, error) {
 		if nameErr != nil {
 			return nil, nameErr
 		}
-		return d.bury(n, letter, name, dead)
+		topic, created, err := d.topic(name, n.Topic)
+		if err != nil {
+			return nil, err
+		}
+		announce = created
+		return d.bury(n, letter, topic, dead)
 	})
+	announce()
 	return func(ctx context.Context) (Nacked, error) {
 		verdict, err := future.Wait(ctx)
 		if err != nil {
@@ -237,11 +249,7 @@ const longKey = 65536
 
 // bury makes the append that puts the record into its dead-letter topic. It runs
 // under the group's lock and waits for nothing.
-func (d *deadLetters) bury(n Nack, r *deadRecord, name string, dead group.DeadLetter) ([]storage.Append, error) {
-	topic, err := d.topic(name, n.Topic)
-	if err != nil {
-		return nil, err
-	}
+func (d *deadLetters) bury(n Nack, r *deadRecord, topic *catalog.Topic, dead group.DeadLetter) ([]storage.Append, error) {
 	p, err := d.o.Open(topic, deadletter.PartitionFor(n.Partition, topic.Partitions))
 	if err != nil {
 		return nil, fmt.Errorf("open dead-letter topic: %w", err)
@@ -276,19 +284,20 @@ func (d *deadLetters) bury(n Nack, r *deadRecord, name string, dead group.DeadLe
 const deadHeaders = 64 << 10
 
 // topic finds or makes the dead-letter topic: as many partitions as its source,
-// and room for its records.
-func (d *deadLetters) topic(name string, source *catalog.Topic) (*catalog.Topic, error) {
+// and room for its records. announce is as in deadLettersOptions.Create.
+func (d *deadLetters) topic(name string, source *catalog.Topic) (t *catalog.Topic, announce func(), err error) {
 	if t, ok := d.o.Topic(name); ok {
-		return t, nil
+		return t, func() {}, nil
 	}
 	settings := map[string]string{
 		"max.message.bytes": strconv.Itoa(source.Settings.MaxMessageBytes + deadHeaders),
 	}
-	if err := d.o.Create(name, source.Partitions, settings); err != nil {
-		return nil, fmt.Errorf("create dead-letter topic %s: %w", name, err)
+	announce, err = d.o.Create(name, source.Partitions, settings)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create dead-letter topic %s: %w", name, err)
 	}
 	if t, ok := d.o.Topic(name); ok {
-		return t, nil
+		return t, announce, nil
 	}
-	return nil, fmt.Errorf("create dead-letter topic %s: %w", name, catalog.ErrUnknownTopic)
+	return nil, nil, fmt.Errorf("create dead-letter topic %s: %w", name, catalog.ErrUnknownTopic)
 }

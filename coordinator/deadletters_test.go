@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeemq/perigee/coordinator/catalog"
 	"github.com/perigeemq/perigee/coordinator/deadletter"
@@ -26,13 +27,13 @@ type moonWorld struct {
 	engine *storage.Engine
 }
 
-func tryMoonWorld(t testing.TB, fs vfs.FS) (*moonWorld, error) {
+func tryMoonWorld(t testing.TB, fs vfs.FS, events ...Events) (*moonWorld, error) {
 	e, err := storage.Open(t.Context(), storage.Options{FS: fs, ReserveBytes: -1})
 	if err != nil {
 		return nil, err
 	}
 	w := &moonWorld{t: t, engine: e}
-	w.Coordinator, err = Open(t.Context(), e, Options{})
+	w.Coordinator, err = Open(t.Context(), e, Options{Events: append(events, Events{})[0]})
 	if err != nil {
 		e.Close(context.Background())
 		return nil, err
@@ -202,6 +203,39 @@ func TestNackUntilDead(t *testing.T) {
 				t.Errorf("the count was not cleared: %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// The operator hears of a dead-letter topic after the group is unlocked again.
+func TestADeadLetterTopicIsAnnouncedUnderNoLock(t *testing.T) {
+	var w *moonWorld
+	var announced []string
+	events := Events{TopicCreated: func(c catalog.TopicCreated) {
+		announced = append(announced, c.Topic.Name)
+		answered := make(chan struct{})
+		go func() { w.DescribeGroup("g"); close(answered) }()
+		select {
+		case <-answered:
+		case <-time.After(10 * time.Second):
+			t.Errorf("the group is locked while %s is announced", c.Topic.Name)
+		}
+	}}
+	w, err := tryMoonWorld(t, vfs.NewMemory(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.stop()
+	if err := errors.Join(w.make("t", 1), w.put("t", 0, batch.None, batch.NewRecord{Value: []byte("poison")}), w.commitAt("g", 1)); err != nil {
+		t.Fatal(err)
+	}
+	announced = nil
+	for range 3 {
+		if _, err := w.nackAt("g", 0, 0, "boom"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(announced, []string{"t.dlq"}) {
+		t.Errorf("announced %v", announced)
 	}
 }
 

@@ -147,12 +147,17 @@ func (c *Coordinator) CreateTopics(topics []catalog.NewTopic, validateOnly bool)
 }
 
 func (c *Coordinator) createTopics(topics []catalog.NewTopic, validateOnly, auto bool) machine.Future[[]catalog.CreatedTopic] {
+	return change(c, func(p *machine.Promise[[]catalog.CreatedTopic]) catalog.Command {
+		return c.creation(topics, validateOnly, auto, p)
+	})
+}
+
+// creation is the command that makes topics, with ids chosen here.
+func (c *Coordinator) creation(topics []catalog.NewTopic, validateOnly, auto bool, to *machine.Promise[[]catalog.CreatedTopic]) catalog.Command {
 	for i := range topics {
 		topics[i].ID = model.NewTopicID()
 	}
-	return change(c, func(p *machine.Promise[[]catalog.CreatedTopic]) catalog.Command {
-		return catalog.CreateTopics{Topics: topics, ValidateOnly: validateOnly, Auto: auto, NodeID: c.Here().Node, To: p}
-	})
+	return catalog.CreateTopics{Topics: topics, ValidateOnly: validateOnly, Auto: auto, NodeID: c.Here().Node, To: to}
 }
 
 // AutoCreate makes topics because a client asked about them: with the broker's
