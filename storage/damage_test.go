@@ -195,6 +195,27 @@ func damageable(t *testing.T, clean bool) *vfs.Memory {
 	return fs.Crash(nil).Clone()
 }
 
+// An index says what its log holds. After a repair another log may begin at the same
+// offset, and must not be read by it.
+func TestARepairLeavesNoIndexes(t *testing.T) {
+	fs := damageable(t, false)
+	const dir = "topics/AQAAAAAAAAAAAAAAAAAAAQ/1"
+	logs := names(t, fs, dir, ".log")
+	for _, name := range logs {
+		if _, err := fs.Create(strings.TrimSuffix(name, ".log") + ".index"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(t, fs, logs[0], cut(3))
+	p := part(t, open(t, fs, func(o *Options) { o.Repair = true }), 1)
+	if left := names(t, fs, dir, ".index"); len(left) > 0 {
+		t.Errorf("%d of %d indexes are left: %v", len(left), len(logs), left)
+	}
+	if got := values(t, p); len(got) != 2 {
+		t.Errorf("%d records, want the 2 in front of the cut", len(got))
+	}
+}
+
 func readAll(p *Partition) (n int, err error) {
 	for from := p.Bounds().Start; from < max(p.Bounds().High, 1); {
 		r, err := p.Read(ReadRequest{From: from, MaxBytes: math.MaxInt32})

@@ -14,10 +14,14 @@ import (
 
 // rebuild makes a partition from nothing but its log files: for repairs, when what
 // checkpoint and journal say does not fit them. It keeps whole batches with good
-// checksums up to the first that is not, and cuts there.
+// checksums up to the first that is not, and cuts there. The files it gives up stay
+// until a start after a crash tidies.
 func (p *Partition) rebuild(now int64) (what string, err error) {
 	ids, err := p.logFiles()
 	if err != nil {
+		return "", err
+	}
+	if err := p.dropIndexes(); err != nil {
 		return "", err
 	}
 	for _, s := range p.vis.segments {
@@ -58,6 +62,24 @@ func (p *Partition) rebuild(now int64) (what string, err error) {
 	p.end.Store(int64(end))
 	p.cleaned.Store(0)
 	return fmt.Sprintf("%soffsets %d to %d, expected up to %d", what, p.mu.start, end, expected), nil
+}
+
+// dropIndexes removes every index file. They describe what is about to be cut or
+// given up, and a later segment of the same base and length would believe them; what
+// is kept gets new ones.
+func (p *Partition) dropIndexes() error {
+	entries, err := p.e.o.FS.ReadDir(p.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, i := range entries {
+		if _, isLog, ours := segment.ParseName(i.Name); ours && !isLog {
+			if err := p.e.o.FS.Remove(p.dir + "/" + i.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // logFiles lists the log files by base, of one base the newest generation first.
@@ -108,7 +130,7 @@ func (p *Partition) rebuildSegment(id segment.ID, now int64) (s *segment.Segment
 		v, err := readBatch(s, pos, info.Size)
 		if err != nil || v.BaseOffset() < s.Meta().Next {
 			_, err := s.Cut()
-			return s, false, errors.Join(err, s.DropIndex())
+			return s, false, err
 		}
 		h := v.Header()
 		if h.ProducerID != model.NoProducerID {
