@@ -56,6 +56,14 @@
 // queueing, never over a sync of the journal; queueing waits while too much is
 // queued, which the flusher ends without taking one. Callbacks run without locks.
 //
+// There is one sync an append may wait for: an append that opens a segment's file when
+// MaxOpenFiles are open closes another one, and one that was written to is synced
+// before it is closed, under the append lock of the partition that needed the room. It
+// cannot be left for later: the system may forget a failed write with the last handle
+// of its file, and the checkpoint would take the bytes for safe. Nor can it be left to
+// a worker: until the worker has come to it the limit, which is the process's, would
+// not hold. It happens only where more partitions are written to than files may be open.
+//
 // # Goroutines
 //
 //	flusher, preparer   1 each    owned by the journal, end with Close
