@@ -68,7 +68,8 @@ type Broker struct {
 	kafka       *kafka.FrontEnd
 	sockets     *transport.Server
 	listeners   []*transport.Listener
-	moonmq      *moonSide // nil when it is off
+	identities  map[string]*identity // of those listeners that speak TLS, by name
+	moonmq      *moonSide            // nil when it is off
 	admin       *admin.Server
 	disk        *vfs.Disk // nil when Options.FS is set
 	volume      func() (free, total int64, err error)
@@ -165,6 +166,11 @@ func (b *Broker) bind() error {
 func (b *Broker) bindKafka() error {
 	for _, c := range b.config.Kafka {
 		l := &transport.Listener{Name: c.Name, Bind: c.Address(), Advertised: c.Advertised()}
+		if c.TLS {
+			if err := b.useTLS(l); err != nil {
+				return fmt.Errorf("listener %s: %w", l.Name, err)
+			}
+		}
 		if err := b.sockets.Listen(l); err != nil {
 			return err
 		}

@@ -42,8 +42,12 @@ func Run(ctx context.Context, o Options) error {
 	b.notify(daemon.SdNotifyReady)
 	alive, stopAlive := watchdog()
 	defer stopAlive()
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
 	for {
 		select {
+		case <-daily.C:
+			b.warnOfExpiry()
 		case <-alive:
 			b.notify(daemon.SdNotifyWatchdog)
 		case err := <-b.Failed():

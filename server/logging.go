@@ -62,8 +62,10 @@ func (b *Broker) sayReady(took time.Duration) {
 	b.log.Info().Str("data_dir", b.dataDir()).Str("cluster_id", id.ClusterID).Int32("incarnation", int32(id.Incarnation)).
 		Bool("clean", id.CleanStart).Int64("partitions", b.counts.partitions.Load()).Msg("storage")
 	for _, l := range b.listeners {
-		b.log.Info().Str("listener", l.Name).Str("protocol", "kafka").Str("bound", l.Addr().String()).Str("advertised", advertised(l)).Msg("listening")
+		b.log.Info().Str("listener", l.Name).Str("protocol", "kafka").Str("bound", l.Addr().String()).Str("advertised", advertised(l)).
+			Bool("tls", l.TLS != nil).Msg("listening")
 	}
+	b.warnOfExpiry()
 	if b.moonmq != nil {
 		b.log.Info().Str("protocol", "moonmq").Str("bound", b.MoonMQAddr().String()).Bool("tls", b.moonmq.listener.TLS != nil).Msg("listening")
 	}

@@ -30,7 +30,11 @@ func (b *Broker) snapshot() metrics.Snapshot {
 		BytesIn: n.BytesIn.Load(), BytesOut: n.BytesOut.Load(),
 	}
 	for _, l := range b.listeners {
-		s.Listeners = append(s.Listeners, metrics.Listener{Name: l.Name, Open: b.sockets.ConnectionsOf(l)})
+		m := metrics.Listener{Name: l.Name, Open: b.sockets.ConnectionsOf(l)}
+		if i := b.identities[l.Name]; i != nil {
+			m.Expires = i.expires()
+		}
+		s.Listeners = append(s.Listeners, m)
 	}
 	first := b.listeners[0]
 	s.Address = cmp.Or(first.Advertised, first.Addr().String())

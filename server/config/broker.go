@@ -20,6 +20,7 @@ type Broker struct {
 	MoonMQ *Listener  // nil is off
 	HTTP   *Listener  // nil is off
 
+	TLS          TLS // of Kafka's listeners
 	Network      Network
 	Storage      Storage
 	Topics       TopicDefaults
@@ -170,11 +171,12 @@ func NewBroker(v Values) (*Broker, error) {
 }
 
 func (b *Broker) placeListeners(r reader) error {
-	var errKafka, errMoonMQ, errHTTP error
+	var errKafka, errTLS, errMoonMQ, errHTTP error
 	b.Kafka, errKafka = kafkaListeners(r)
+	b.TLS, errTLS = tlsSettings(r, b.Kafka)
 	b.MoonMQ, errMoonMQ = optionalListener(r, "moonmq.listen")
 	b.HTTP, errHTTP = optionalListener(r, "perigee.http.listen")
-	return errors.Join(errKafka, errMoonMQ, errHTTP)
+	return errors.Join(errKafka, errTLS, errMoonMQ, errHTTP)
 }
 
 func (b *Broker) placeData(r reader) error {
@@ -203,8 +205,8 @@ func (b *Broker) check() error {
 	return errors.Join(problems...)
 }
 
-// Open returns the listeners that other machines can reach. Without users they
-// are open to everyone, which must be asked for with perigee.allow.open.
+// Open returns the listeners that other machines can reach and on which nobody
+// has to prove who they are. They must be asked for with perigee.allow.open.
 func (b *Broker) Open() []Listener {
 	all := slices.Clone(b.Kafka)
 	for _, l := range []*Listener{b.MoonMQ, b.HTTP} {
@@ -212,7 +214,7 @@ func (b *Broker) Open() []Listener {
 			all = append(all, *l)
 		}
 	}
-	return slices.DeleteFunc(all, Listener.Loopback)
+	return slices.DeleteFunc(all, func(l Listener) bool { return l.Loopback() || l.TLS && b.TLS.ClientAuth == "required" })
 }
 
 func logSettings(r reader) Log {

@@ -3,7 +3,7 @@ package config
 // brokerKeys are the broker's settings. The groups follow the order of the
 // generated page.
 var brokerKeys = concat(identityKeys, listenerKeys, networkKeys, topicDefaultKeys, logKeys, cleanerKeys,
-	groupCoordinatorKeys, transactionKeys, securityKeys, ignoredKeys, perigeeKeys, moonmqKeys)
+	groupCoordinatorKeys, transactionKeys, securityKeys, tlsKeys, ignoredKeys, perigeeKeys, moonmqKeys)
 
 func concat(groups ...[]Key) []Key {
 	var all []Key

@@ -28,7 +28,7 @@ func WriteMarkdown(w io.Writer) error {
 		{"Perigee", perigeeKeys}, {"MoonMQ listener", moonmqKeys}, {"Identity and directory", identityKeys},
 		{"Listeners", listenerKeys}, {"Network", networkKeys}, {"Topics", topicDefaultKeys}, {"Logs", logKeys},
 		{"Compaction", cleanerKeys}, {"Groups and offsets", groupCoordinatorKeys}, {"Transactions", transactionKeys},
-		{"Security", securityKeys}, {"Accepted without effect", ignoredKeys},
+		{"Security", securityKeys}, {"TLS of Kafka listeners", tlsKeys}, {"Accepted without effect", ignoredKeys},
 	} {
 		section("Broker: "+s.title, brokerSections[s.title], s.keys, true)
 	}
@@ -60,7 +60,7 @@ var brokerSections = map[string]string{
 	"Perigee":                 "What Kafka does not have.",
 	"MoonMQ listener":         "The second protocol. Nested under `moonmq:` in YAML.",
 	"Identity and directory":  "Who the broker is and where it keeps its data.",
-	"Listeners":               "In YAML `listeners` may also be a list of `{name, bind, advertise, protocol}`.",
+	"Listeners":               "In YAML `listeners` may also be a list of `{name, bind, advertise, protocol, security}`.",
 	"Network":                 "Limits of connections and requests.",
 	"Topics":                  "Creation of topics and defaults of their settings.",
 	"Logs":                    "Defaults of topic settings about segments and retention.",
@@ -68,6 +68,7 @@ var brokerSections = map[string]string{
 	"Groups and offsets":      "The group coordinator.",
 	"Transactions":            "The transaction coordinator.",
 	"Security":                "Who may do what.",
+	"TLS of Kafka listeners":  "Listeners whose security protocol is SSL. Other files than PEM are refused.",
 	"Accepted without effect": "Settings about Java threads, other brokers and controllers, so that an existing server.properties starts.",
 }
 

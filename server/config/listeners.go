@@ -15,6 +15,7 @@ type Listener struct {
 	Name string // "PLAINTEXT" unless configured otherwise; "" for MoonMQ and HTTP
 	Host string // as configured; "" is every address
 	Port int    // 0 is any free port
+	TLS  bool   // of Kafka's listeners: SSL in listener.security.protocol.map
 
 	// What clients are told; an empty host means that nothing was configured.
 	AdvertisedHost string
@@ -98,10 +99,12 @@ func kafkaListeners(r reader) ([]Listener, error) {
 			continue
 		}
 		switch protocol, known := protocols[l.Name]; {
+		case protocol == "SSL":
+			l.TLS = true
 		case !known:
 			problems = append(problems, fmt.Errorf("listeners: %s has no entry in listener.security.protocol.map", l.Name))
 		case protocol != "PLAINTEXT":
-			problems = append(problems, fmt.Errorf("listeners: %s needs %s, which this release does not have; only PLAINTEXT is supported", l.Name, protocol))
+			problems = append(problems, fmt.Errorf("listeners: %s needs %s, which this release does not have; PLAINTEXT and SSL are supported", l.Name, protocol))
 		}
 		if slices.ContainsFunc(listeners, func(other Listener) bool { return other.Name == l.Name }) {
 			problems = append(problems, fmt.Errorf("listeners: %s stands twice; every listener needs its own name", l.Name))

@@ -215,7 +215,7 @@ moonmq: {max.deliveries: 0}
 	}
 	want := []string{
 		file + `:6: num.partitions is already set in line 5`,
-		file + `:8: listeners: unknown field "colour"; name, bind, advertise and protocol are known`,
+		file + `:8: listeners: unknown field "colour"; name, bind, advertise, protocol and security are known`,
 		file + `:2: unknown setting "log.retenton.ms" (did you mean "log.retention.ms"?)`,
 		file + `:4: Invalid value small for configuration log.segment.bytes: not a size such as 1048576, 512KiB or 1GiB`,
 		file + `:9: Invalid value 0 for configuration moonmq.max.deliveries: Value must be at least 1`,
@@ -279,7 +279,11 @@ func TestListeners(t *testing.T) {
 		{[]string{"listeners=A://127.0.0.1:1,B://127.0.0.1:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "advertised.listeners=B://broker:9", "moonmq.listen=off", "perigee.http.listen=off"},
 			"A 127.0.0.1:1 | B 127.0.0.1:2 as broker:9"},
 		{[]string{"listeners=:9092"}, ":9092: other machines can reach it and nobody has to authenticate; set perigee.allow.open=true if that is wanted"},
-		{[]string{"listeners=SSL://127.0.0.1:1"}, "--set: listeners: SSL needs SSL, which this release does not have; only PLAINTEXT is supported"},
+		{[]string{"listeners=SASL_SSL://127.0.0.1:1"}, "--set: listeners: SASL_SSL needs SASL_SSL, which this release does not have; PLAINTEXT and SSL are supported"},
+		{[]string{"listeners=SSL://127.0.0.1:1", "ssl.keystore.type=PEM"}, "--set: listeners: a TLS listener needs ssl.keystore.location"},
+		{[]string{"listeners=SSL://127.0.0.1:1", "ssl.keystore.location=x.jks"}, "ssl.keystore.type: JKS is not read, set it to PEM"},
+		{[]string{"listeners=SSL://127.0.0.1:1", "ssl.keystore.type=PEM", "ssl.keystore.location=x", "ssl.client.auth=required"},
+			"--set: ssl.client.auth: required needs ssl.truststore.location"},
 		{[]string{"listeners=X://127.0.0.1:1"}, "--set: listeners: X has no entry in listener.security.protocol.map"},
 		{[]string{"listeners=127.0.0.1:1,127.0.0.1:2"}, "--set: listeners: PLAINTEXT stands twice; every listener needs its own name"},
 		{[]string{"listeners=nonsense"}, `--set: listeners: "nonsense" is not HOST:PORT`},

@@ -20,6 +20,7 @@ import (
 //	  max.deliveries: 5
 //	listeners:
 //	  - {name: PLAINTEXT, bind: "127.0.0.1:9092", advertise: "localhost:9092"}
+//	  - {name: OUTSIDE, bind: "0.0.0.0:9093", security: SSL}
 //
 // It reports everything it does not understand; what it does is returned
 // nevertheless, so that its values are checked in the same run.
@@ -128,17 +129,17 @@ func (y *yamlReader) listeners(line int, list *yaml.Node) {
 	var bound, advertised, protocols []string
 	for i, item := range list.Content {
 		if item.Kind != yaml.MappingNode {
-			y.refuse(item.Line, "listeners: {name, bind, advertise, protocol} expected")
+			y.refuse(item.Line, "listeners: {name, bind, advertise, protocol, security} expected")
 			continue
 		}
-		fields := map[string]string{"name": "L" + strconv.Itoa(i+1), "protocol": "kafka"}
+		fields := map[string]string{"name": "L" + strconv.Itoa(i+1), "protocol": "kafka", "security": "PLAINTEXT"}
 		for f := 0; f+1 < len(item.Content); f += 2 {
 			key, value := item.Content[f], item.Content[f+1]
 			switch key.Value {
-			case "name", "bind", "advertise", "protocol":
+			case "name", "bind", "advertise", "protocol", "security":
 				fields[key.Value] = value.Value
 			default:
-				y.refuse(key.Line, "listeners: unknown field %q; name, bind, advertise and protocol are known", key.Value)
+				y.refuse(key.Line, "listeners: unknown field %q; name, bind, advertise, protocol and security are known", key.Value)
 			}
 		}
 		switch {
@@ -149,7 +150,7 @@ func (y *yamlReader) listeners(line int, list *yaml.Node) {
 		case fields["protocol"] == "kafka":
 			name := strings.ToUpper(fields["name"])
 			bound = append(bound, name+"://"+fields["bind"])
-			protocols = append(protocols, name+":PLAINTEXT")
+			protocols = append(protocols, name+":"+fields["security"])
 			if a := fields["advertise"]; a != "" {
 				advertised = append(advertised, name+"://"+a)
 			}

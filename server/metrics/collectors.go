@@ -47,6 +47,8 @@ type Sockets struct {
 type Listener struct {
 	Name string
 	Open int
+	// Expires is when its certificate ends; zero without TLS.
+	Expires time.Time
 }
 
 // Partition is one log. Offline ones have no figures.
@@ -152,6 +154,11 @@ func collectSockets(out emitter, s Snapshot) {
 		out.counter(connectionsClosed, "Connections closed.", float64(n.Closed), l)
 		out.counter(bytesReceived, "Bytes of requests.", float64(n.BytesIn), l)
 		out.counter(bytesSent, "Bytes of answers.", float64(n.BytesOut), l)
+	}
+	for _, l := range s.Listeners {
+		if !l.Expires.IsZero() {
+			out.gauge(certificateEnd, "When the listener's certificate ends, Unix time.", float64(l.Expires.Unix()), labels{"listener": l.Name})
+		}
 	}
 	out.gauge(memoryInFlight, "Bytes of requests in memory.", float64(s.RequestMemory), nil)
 }

@@ -23,6 +23,7 @@ const (
 	connectionsClosed   = "perigee_connections_closed_total"
 	bytesReceived       = "perigee_bytes_received_total"
 	bytesSent           = "perigee_bytes_sent_total"
+	certificateEnd      = "perigee_tls_certificate_expires_seconds"
 	memoryInFlight      = "perigee_request_memory_bytes"
 
 	topics            = "perigee_topics"
