@@ -419,6 +419,10 @@ func (p *Pending) unpin() {
 	}
 }
 
+// sumBytes is the size from which a batch's checksum is quicker put together than
+// computed again.
+const sumBytes = 16 << 10
+
 // item is the journal's form of an append: with its bytes, or above the threshold
 // with the segment that has them.
 func (e *Engine) item(s *staged) (item journal.Item, pinned bool, err error) {
@@ -426,15 +430,18 @@ func (e *Engine) item(s *staged) (item journal.Item, pinned bool, err error) {
 		Kind: journal.KindInline, Partition: s.p.tp, Offset: s.Base,
 		SegmentBase: s.segment.Base(), Position: s.pos, Bytes: s.batch.Bytes(),
 	}
-	if s.h.Len < e.o.ReferenceThreshold {
+	reference := s.h.Len >= e.o.ReferenceThreshold
+	if reference || s.h.Len >= sumBytes {
+		item.CRC, item.Summed = s.batch.Sum(), true
+	}
+	if !reference {
 		return item, false, nil
 	}
 	f, err := s.segment.Acquire()
 	if err != nil {
 		return item, false, err
 	}
-	item.Kind, item.Bytes = journal.KindReference, nil
-	item.Length, item.CRC = uint32(s.h.Len), journal.Checksum(s.batch.Bytes())
+	item.Kind, item.Bytes, item.Length = journal.KindReference, nil, uint32(s.h.Len)
 	item.File = s.segment.Reference(f)
 	e.checkpoints.unsaved.Add(int64(s.h.Len))
 	return item, true, nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perigeemq/perigee/storage/batch"
 	"github.com/perigeemq/perigee/storage/model"
 	"github.com/perigeemq/perigee/storage/vfs"
 )
@@ -53,9 +54,12 @@ type Item struct {
 	// which must stay as it is until Entry.Done. On replay it aliases the reader's,
 	// which is valid until the visitor returns.
 	Bytes []byte
-	// Length and CRC (CRC-32C, see Checksum) describe the bytes of KindReference.
+	// Length and CRC (CRC-32C, see Checksum) describe the bytes of KindReference. CRC
+	// may be given for those of KindInline too, with Summed, to save computing it; on
+	// replay it is not.
 	Length uint32
 	CRC    uint32
+	Summed bool
 	// File is the segment that holds the bytes of KindReference, synced before the
 	// entry is written. Not stored: nil on replay.
 	File vfs.File
@@ -146,7 +150,11 @@ func (e *encoded) encode(items []Item) error {
 		heads = appendHead(heads, &items[i])
 		if items[i].Kind == KindInline {
 			crc = crc32.Update(crc, castagnoli, heads[from:])
-			crc = crc32.Update(crc, castagnoli, items[i].Bytes)
+			if items[i].Summed {
+				crc = batch.Concat(crc, items[i].CRC, int64(len(items[i].Bytes)))
+			} else {
+				crc = crc32.Update(crc, castagnoli, items[i].Bytes)
+			}
 			e.bufs = append(e.bufs, heads[from:], items[i].Bytes)
 			from = len(heads)
 		}

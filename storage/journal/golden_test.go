@@ -31,6 +31,21 @@ func TestFormatIsTheGoldenOne(t *testing.T) {
 	golden(t, "checkpoint", c.encode())
 }
 
+// A checksum that is given makes the same entry as one that is computed.
+func TestAGivenChecksumMakesTheSameEntry(t *testing.T) {
+	items := append(inline(7, 5000), inline(8, 40_000)...)
+	given := slices.Clone(items)
+	for i := range given {
+		given[i].CRC, given[i].Summed = Checksum(given[i].Bytes), true
+	}
+	var computed, taken encoded
+	ok(t, computed.encode(items))
+	ok(t, taken.encode(given))
+	if computed.header != taken.header {
+		t.Errorf("header %x, want %x", taken.header, computed.header)
+	}
+}
+
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".hex")
