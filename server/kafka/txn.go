@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"fmt"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,6 +23,9 @@ const (
 	partitionsOfManyTxns int16 = 4 // AddPartitionsToTxn: batched, between brokers
 	commitsByMember      int16 = 3 // TxnOffsetCommit: has member data
 )
+
+// errClientGone ends a connection whose client has reset it.
+var errClientGone = fmt.Errorf("client reset the connection: %w", net.ErrClosed)
 
 func holder(id int64, epoch int16) model.ProducerIdentity {
 	return model.ProducerIdentity{ID: model.ProducerID(id), Epoch: model.ProducerEpoch(epoch)}
@@ -290,7 +295,16 @@ func txnCaller(req *kmsg.TxnOffsetCommitRequest) group.Caller {
 // TRANSACTION_ABORTABLE, 5 bumps the epoch and answers with what to use next
 // (KIP-890). The answer leaves when the decision is durable and visible on every
 // partition and in every group.
+//
+// Before 5 nothing in a request says which transaction of an epoch it is to end,
+// so one that comes late ends another (KAFKA-17754). What can be done is done: a
+// request that waited here while its client tore the connection down, and perhaps
+// asked again on another, has no effect.
 func endTxn(s *session, r *request) reply {
+	if s.conn.Reset() {
+		r.hangup = errClientGone
+		return nil
+	}
 	req := r.body.(*kmsg.EndTxnRequest)
 	end := txn.End{
 		ID:       req.TransactionalID,

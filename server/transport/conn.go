@@ -30,7 +30,8 @@ type Conn struct {
 	server   *Server
 	listener *Listener
 	socket   net.Conn
-	raw      syscall.RawConn // of a plain TCP socket, for sendfile; else nil
+	tcp      syscall.RawConn // of a TCP socket, else nil
+	raw      syscall.RawConn // tcp if it is plain, for sendfile
 	ip       netip.Addr      // zero for in-process connections
 	id       uint64
 
@@ -77,10 +78,12 @@ func newConn(s *Server, l *Listener, socket net.Conn) *Conn {
 	if at, err := netip.ParseAddrPort(socket.RemoteAddr().String()); err == nil {
 		c.ip = at.Addr().Unmap()
 	}
-	if tcp, ok := socket.(*net.TCPConn); ok && l.TLS == nil {
-		c.raw, _ = tcp.SyscallConn() // without it, regions are copied
+	if tcp, ok := socket.(*net.TCPConn); ok {
+		c.tcp, _ = tcp.SyscallConn() // without it, regions are copied
 	}
-	if l.TLS != nil {
+	if l.TLS == nil {
+		c.raw = c.tcp
+	} else {
 		c.socket = tls.Server(socket, l.TLS)
 	}
 	c.in = bufio.NewReaderSize(c.socket, readAhead)
@@ -195,7 +198,9 @@ func (c *Conn) handshake() error {
 // answered before the connection is closed.
 var errLastReply = errors.New("session ended")
 
-// readFrames serves frames until the connection ends.
+// readFrames serves frames until the connection ends, in the order they came.
+// Those that were read ahead of a failed write are not served: nobody is left who
+// asks.
 func (c *Conn) readFrames() error {
 	first := true
 	for {
@@ -216,6 +221,10 @@ func (c *Conn) readFrames() error {
 		f, err := c.readFrame(int(n))
 		if err != nil {
 			return err
+		}
+		if failed := context.Cause(c.ctx); failed != nil {
+			f.Release()
+			return failed
 		}
 		if err := c.serve(f); err != nil {
 			return fmt.Errorf("%w: %w", errLastReply, err)
