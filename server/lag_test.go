@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,9 +126,9 @@ func TestAStuckGroupDoesNotHoldScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := make(lagReader, 1)
 		stuck := make(chan struct{})
-		started := 0
+		var started atomic.Int32
 		read := func(context.Context) []metrics.Group {
-			started++
+			started.Add(1)
 			<-stuck
 			return []metrics.Group{{Name: "g"}}
 		}
@@ -142,8 +143,8 @@ func TestAStuckGroupDoesNotHoldScrapes(t *testing.T) {
 				t.Errorf("groups %v of a stuck shard", got)
 			}
 		}
-		if took := time.Since(began); took != 3*lagTime || started != 1 {
-			t.Errorf("three scrapes took %v and started %d readings", took, started)
+		if took := time.Since(began); took != 3*lagTime || started.Load() != 1 {
+			t.Errorf("three scrapes took %v and started %d readings", took, started.Load())
 		}
 		close(stuck)
 		if got := scrape(); len(got) != 1 {
