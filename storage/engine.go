@@ -85,7 +85,9 @@ func (e *Engine) start(ctx context.Context) error {
 		return err
 	}
 	e.journal, err = journal.Open(recovered, journal.Options{
-		FS: e.o.FS, FileBytes: e.o.JournalFileBytes, Durability: journal.Durability(e.o.Durability), SyncDelay: e.o.SyncDelay,
+		FS: e.o.FS, FileBytes: e.o.JournalFileBytes,
+		Spares:     int(e.o.JournalBytes/2/e.o.JournalFileBytes) + 1, // what a checkpoint frees
+		Durability: journal.Durability(e.o.Durability), SyncDelay: e.o.SyncDelay,
 		OnGroup: e.flushed, OnPoison: func(err error) { e.poison(err) },
 	})
 	if err != nil {

@@ -25,8 +25,8 @@ type Options struct {
 	Durability Durability
 	SyncDelay  time.Duration // added before every journal sync, for tests; 0
 
-	JournalFileBytes   int64 // size at which a journal file is full; 64 MiB
-	JournalBytes       int64 // size of all journal files at which a checkpoint is taken; 256 MiB
+	JournalFileBytes   int64 // size at which a journal file is full; 16 MiB
+	JournalBytes       int64 // size of all journal files, and twice what a crash may have to replay; 256 MiB
 	ReferenceThreshold int   // batches of this size and above are journaled by reference; 512 KiB
 	ReserveBytes       int64 // free space kept; below it appends are refused; 64 MiB, negative for none
 
@@ -49,7 +49,7 @@ type Options struct {
 
 // withDefaults returns o with every zero value replaced.
 func (o Options) withDefaults() Options {
-	setDefault(&o.JournalFileBytes, 64<<20)
+	setDefault(&o.JournalFileBytes, 16<<20)
 	setDefault(&o.JournalBytes, 256<<20)
 	setDefault(&o.ReferenceThreshold, 512<<10)
 	setDefault(&o.ReserveBytes, 64<<20)

@@ -18,7 +18,7 @@ var frameClasses = [...]int{4 << 10, 32 << 10, 256 << 10, 1<<20 + 64<<10, 4<<20 
 // producers have in flight at once.
 var (
 	framePools   [2]sync.Pool
-	frameKeepers = [len(frameClasses)]keeper{2: {limit: 8}, 3: {limit: 8}, 4: {limit: 4}, 5: {limit: 3}}
+	frameKeepers = [len(frameClasses)]keeper{2: {limit: 8}, 3: {limit: 8}, 4: {limit: 6}, 5: {limit: 6}}
 )
 
 // spareFrame returns a released frame of a class, or nil.

@@ -27,7 +27,7 @@ const (
 // Options of a Writer. The zero value means the default written beside it.
 type Options struct {
 	FS         vfs.FS
-	FileBytes  int64 // of one file, header included; 64 MiB. The first files after a start without spares are smaller
+	FileBytes  int64 // of one file, header included; 16 MiB. The first files after a start without spares are smaller
 	Durability Durability
 	// SyncDelay is slept before every sync, to make a slow disk for tests.
 	SyncDelay time.Duration
@@ -54,7 +54,7 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	o.FileBytes = max(orDefault(o.FileBytes, 64<<20), 2*fileHeaderBytes)
+	o.FileBytes = max(orDefault(o.FileBytes, 16<<20), 2*fileHeaderBytes)
 	o.FileBytes = (o.FileBytes + pageBytes - 1) &^ (pageBytes - 1)
 	o.QueueBytes = orDefault(o.QueueBytes, 64<<20)
 	o.Spares = orDefault(o.Spares, 2)
