@@ -85,6 +85,26 @@ func transformed(t *testing.T, b *Broker, limit int, rng *rand.Rand) bool {
 	return false
 }
 
+// Every abort gives the inputs back, also several in a row on a connection whose
+// first FETCH was inside a transaction.
+func TestMoonMQAbortsInARowGiveTheSameInputsBack(t *testing.T) {
+	b := Start(t)
+	side := moon(t, b)
+	createMoon(side, "in", 1)
+	for i := range 10 {
+		side.produce("in", "k", fmt.Sprint(i))
+	}
+	p := moon(t, b).producer("transformer")
+	for n := uint32(1); n <= 4; n++ {
+		p.must(&wire.BeginTxn{}, wire.OpOK)
+		got := p.fetchWith(&wire.Fetch{Topic: "in", Group: "etl", MaxRecords: n, Flags: wire.FetchBatched, Isolation: 1, Trailers: 2})
+		if uint32(len(got)) != n || string(got[0].Value) != "0" {
+			t.Fatalf("after %d aborts: %d records, the first is %q", n-1, len(got), got[0].Value)
+		}
+		p.must(&wire.EndTxn{}, wire.OpOK)
+	}
+}
+
 // A named producer that is cut off before its ack sends the record again after the
 // broker came back; it is there once, and the ack says where.
 func TestMoonMQRetryAcrossKill(t *testing.T) {

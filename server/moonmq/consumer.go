@@ -234,6 +234,9 @@ func (s *session) savePositions() {
 	c.saved = map[model.TopicPartition]model.Offset{}
 	for _, tr := range c.topics {
 		for p, at := range tr.positions {
+			if !tr.owned[p] {
+				continue // stale: the next poll loads the committed offset, and an abort goes back to that
+			}
 			c.saved[model.TopicPartition{Topic: tr.id, Partition: int32(p)}] = at
 		}
 	}
