@@ -112,7 +112,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	if _, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
+	for _, path := range []string{"/", "/livez", "/readyz", "/healthz"} {
 		if code, body := get(t, b, path); code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

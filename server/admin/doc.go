@@ -1,6 +1,7 @@
 // Package admin is the broker's HTTP side: health for supervisors, metrics for
 // Prometheus, the profiler for us.
 //
+//	GET /           what there is
 //	GET /livez      the process answers
 //	GET /readyz     the broker serves clients; until then 503 with a reason and, during
 //	                recovery, how far it is, as JSON

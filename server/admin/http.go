@@ -99,6 +99,7 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 func (s *Server) routes() {
+	s.mux.HandleFunc("GET /{$}", index)
 	s.mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	s.mux.HandleFunc("GET /readyz", s.ready)
 	s.mux.HandleFunc("GET /healthz", s.ready)
@@ -109,6 +110,19 @@ func (s *Server) routes() {
 	} {
 		s.mux.Handle(pattern, onLoopback(handler))
 	}
+}
+
+// index tells somebody with a browser what there is.
+func index(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, `perigee
+
+/readyz         whether clients are served, and why not
+/livez          whether the process answers
+/metrics        for Prometheus
+/stats          MoonMQ's figures
+/v1/dlq/TOPIC   the records of a dead-letter topic
+/debug/pprof/   the profiler, for this machine only
+`)
 }
 
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
