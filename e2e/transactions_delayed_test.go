@@ -139,7 +139,7 @@ func TestP02MitigationACommitThatWaitsBehindOthersIsDropped(t *testing.T) {
 	w.want("EndTxn", code, 0)
 
 	a.send(fetchRequest("t", w.latest("t", 0, false), 1_500*time.Millisecond)) // nothing will come
-	for range 80 {                                                             // more than the broker queues answers to
+	for range 65 {                                                             // as many as the broker queues answers to, and one
 		a.send(kmsg.NewPtrApiVersionsRequest())
 	}
 	a.send(endRequest(1, "v1", p, true))
