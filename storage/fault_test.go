@@ -63,6 +63,32 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	}
 }
 
+// A batch is refused when it would reach into the reserve, also when the reserve
+// is whole without it: whoever is refused finds the event that says why. Near the
+// edge the state does not change with every batch.
+func TestARefusalAtTheEdgeIsAnEvent(t *testing.T) {
+	fs := &limited{FS: vfs.NewMemory()}
+	fs.free.Store(1 << 30)
+	var events []string
+	e := open(t, fs, func(o *Options) {
+		o.ReserveBytes = 1 << 20
+		o.Events.StorageFull = func(int64) { events = append(events, "full") }
+		o.Events.StorageFree = func(int64) { events = append(events, "free") }
+	})
+	p := part(t, e, 1)
+	large := Append{Partition: p, Batch: plain(strings.Repeat("x", 200_000))}
+	fs.free.Store(1<<20 + 100_000)
+	for range 3 {
+		if _, err := e.Append(large); !errors.Is(err, ErrStorageFull) {
+			t.Fatalf("a batch of 200000 bytes 100000 above the reserve: %v", err)
+		}
+		put(t, e, Append{Partition: p, Batch: plain("small")})
+	}
+	if !slices.Equal(events, []string{"full"}) {
+		t.Errorf("events %v", events)
+	}
+}
+
 func TestAWriteWithoutSpaceLeavesThePartitionAsItWas(t *testing.T) {
 	memory := vfs.NewMemory()
 	fault := vfs.NewFault(memory)

@@ -46,7 +46,7 @@ func (s *space) admit(appends []Append) error {
 	if spent := s.spent.Add(n); !s.low.Load() && spent < s.reserve/askEvery {
 		return nil
 	}
-	free, err := s.ask()
+	free, err := s.ask(n)
 	if err != nil {
 		return nil // what cannot be asked will say so itself when written to
 	}
@@ -56,8 +56,10 @@ func (s *space) admit(appends []Append) error {
 	return fmt.Errorf("%w: %d bytes are free, %d are kept", ErrStorageFull, free, s.reserve)
 }
 
-// ask brings the state up to date.
-func (s *space) ask() (free int64, err error) {
+// ask brings the state up to date for somebody who wants n bytes. The state is
+// left a little above where it is entered, so that it does not change to and fro
+// with every batch that comes close.
+func (s *space) ask(n int64) (free int64, err error) {
 	s.mu.Lock()
 	free, _, err = s.fs.Free()
 	if err != nil {
@@ -65,7 +67,11 @@ func (s *space) ask() (free int64, err error) {
 		return 0, err
 	}
 	s.spent.Store(0)
-	low := free < s.reserve
+	limit := s.reserve
+	if s.low.Load() {
+		limit += s.reserve / askEvery
+	}
+	low := free-n < limit
 	changed := s.low.Swap(low) != low
 	s.mu.Unlock()
 	switch {
