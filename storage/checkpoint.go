@@ -18,7 +18,7 @@ import (
 //	1  position := end of the journal          everything below it is in what 2 sees
 //	2  capture each partition under its lock   one at a time: states are of different moments
 //	3  wait until the journal has synced       so that no state has what a crash takes back
-//	4  sync the segments                       in parallel, without locks
+//	4  sync the segments                       without locks
 //	5  write the checkpoint, trim the journal
 //
 // Replay from the position meets appends that the captured state has already: they
@@ -35,7 +35,9 @@ type checkpoints struct {
 	due     atomic.Bool // one has been asked for since the last one began
 }
 
-// segmentSyncs is how many segments are synced at once: disks gain from a few.
+// segmentSyncs is how many segments are synced at once when nothing else waits for
+// the disk, which gains from a few. While appends go on it is one: each sync more is
+// one more that an acknowledgement may have to wait behind.
 const segmentSyncs = 4
 
 // flushed is the journal's report of one group.
@@ -61,7 +63,11 @@ func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
 	if err := e.syncJournal(ctx); err != nil {
 		return err
 	}
-	synced, err := e.syncAll(dirty)
+	parallel := 1
+	if e.closed.Load() {
+		parallel = segmentSyncs
+	}
+	synced, err := e.syncAll(dirty, parallel)
 	if err != nil {
 		return err
 	}
@@ -122,13 +128,13 @@ func (e *Engine) capture() (payload []byte, dirty []*segment.Segment, partitions
 
 // syncAll syncs segments, a few at a time. A file that is gone belongs to a
 // partition that has been deleted or is offline.
-func (e *Engine) syncAll(segments []*segment.Segment) (synced int, err error) {
+func (e *Engine) syncAll(segments []*segment.Segment, parallel int) (synced int, err error) {
 	var count atomic.Int64
-	errs := make([]error, min(segmentSyncs, len(segments)))
+	errs := make([]error, min(parallel, len(segments)))
 	var wg sync.WaitGroup
 	for part := range errs {
 		wg.Go(func() {
-			for i := part; i < len(segments); i += segmentSyncs {
+			for i := part; i < len(segments); i += parallel {
 				done, err := segments[i].Sync()
 				if done {
 					count.Add(1)

@@ -14,6 +14,7 @@ type Files struct {
 	fs    vfs.FS
 	limit int
 	tails atomic.Int64 // of all segments, see tail
+	names names
 	// failed is told of a failed sync of a file that was closed to make room for
 	// another one: whoever needed the room cannot know what that means.
 	failed func(*SyncError)
@@ -145,15 +146,14 @@ func (s *Segment) openLocked() error {
 // The new names are durable after SyncDirs.
 func (s *Segment) create() (vfs.File, error) {
 	s.dirty.Store(true)
-	s.newName.Store(true)
 	f, err := s.files.fs.Create(s.path(s.id.LogName()))
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.files.fs.MkdirAll(s.dir); err == nil {
+			f, err = s.files.fs.Create(s.path(s.id.LogName()))
+		}
 	}
-	if err := s.files.fs.MkdirAll(s.dir); err != nil {
-		return nil, err
-	}
-	return s.files.fs.Create(s.path(s.id.LogName()))
+	s.MarkNew() // now: a sync that begins from here on covers the names
+	return f, err
 }
 
 // Release undoes one Acquire.
@@ -253,7 +253,7 @@ func (s *Segment) syncName() error {
 		return nil
 	}
 	for _, dir := range s.parents {
-		if err := s.files.fs.SyncDir(dir); err != nil {
+		if err := s.files.names.sync(dir, s.files.fs.SyncDir); err != nil {
 			return &SyncError{File: dir, Err: err}
 		}
 	}

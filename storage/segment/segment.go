@@ -101,7 +101,10 @@ func (s *Segment) Sealed() bool { return s.sealed.Load() }
 
 // MarkNew says that the file's name may not be durable, though the file is there:
 // it was made by a run that has crashed.
-func (s *Segment) MarkNew() { s.newName.Store(true) }
+func (s *Segment) MarkNew() {
+	s.files.names.made(s.parents)
+	s.newName.Store(true)
+}
 
 // Path is the log file's name relative to the data directory.
 func (s *Segment) Path() string { return s.path(s.id.LogName()) }
