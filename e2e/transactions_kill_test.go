@@ -112,7 +112,7 @@ func TestTransactionsInPeace(t *testing.T) {
 func judge(t *testing.T, h *checker.History, kills int) checker.Report {
 	t.Helper()
 	r := checker.Check(h)
-	t.Logf("%d kills: %s", kills, r)
+	t.Logf("%d kills: %s; an offset was unstable for at most %v", kills, r, time.Duration(r.LongestUnstable))
 	for i, a := range r.Anomalies {
 		if i == 20 {
 			t.Errorf("and %d more", len(r.Anomalies)-i)

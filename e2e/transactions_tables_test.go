@@ -110,6 +110,18 @@ func versionsOf(r txntable.Request) []int16 {
 // seedRecords writes the records of the cases as a broker would.
 func seedRecords(t *testing.T, dir string, cases []tableCase) {
 	t.Helper()
+	withEngine(t, dir, func(engine *storage.Engine) {
+		for _, c := range cases {
+			if c.row.Before != nil {
+				seedRecord(t, engine, c)
+			}
+		}
+	})
+}
+
+// withEngine opens the data of a stopped broker.
+func withEngine(t *testing.T, dir string, use func(*storage.Engine)) {
+	t.Helper()
 	disk, err := vfs.OpenDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -119,11 +131,7 @@ func seedRecords(t *testing.T, dir string, cases []tableCase) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range cases {
-		if c.row.Before != nil {
-			seedRecord(t, engine, c)
-		}
-	}
+	use(engine)
 	if err := engine.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +149,20 @@ func seedRecord(t *testing.T, engine *storage.Engine, c tableCase) {
 	if r.PrevID != model.NoProducerID {
 		r.PrevID += model.ProducerID(c.base)
 	}
-	key, value, _ := txn.Codec{}.Encode(txn.Fact{ID: r.ID, Record: &r})
+	writeState(t, engine, txn.Fact{ID: r.ID, Record: &r}, r.Updated)
+}
+
+// writeState writes what is known of a transactional id, as a coordinator does.
+func writeState(t *testing.T, engine *storage.Engine, f txn.Fact, at model.Timestamp) {
+	t.Helper()
+	key, value, _ := txn.Codec{}.Encode(f)
 	b := batch.NewBuilder(batch.BuilderOptions{})
-	b.Add(batch.NewRecord{Timestamp: r.Updated, Key: key, Value: value})
+	b.Add(batch.NewRecord{Timestamp: at, Key: key, Value: value})
 	view, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tp := model.TopicPartition{Topic: catalog.InternalID(catalog.TransactionsTopic), Partition: javaPartition(c.id, 50)}
+	tp := model.TopicPartition{Topic: catalog.InternalID(catalog.TransactionsTopic), Partition: javaPartition(f.ID, 50)}
 	p, err := engine.OpenPartition(tp, catalog.TransactionsTopic, storage.PartitionConfig{Compact: true})
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,9 @@ type Report struct {
 	Undecided int // nobody was told how they ended
 	Values    int
 	WWCycles  int // cycles with write-write edges: legal
+	// LongestUnstable is how long a group's offset was unstable at a stretch, on
+	// the history's clock.
+	LongestUnstable int64
 }
 
 // Check judges a history.

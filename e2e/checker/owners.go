@@ -113,7 +113,8 @@ func (c *check) offsets() {
 }
 
 // groupsAdvance: a group whose offsets only transactions move, forward, is never
-// seen further back than before.
+// seen further back than before. It also measures for how long an offset was
+// unstable at a stretch.
 func (c *check) groupsAdvance() {
 	polls := slices.Clone(c.h.Offsets)
 	slices.SortStableFunc(polls, func(a, b GroupOffset) int { return cmp.Compare(a.Completed, b.Completed) })
@@ -122,11 +123,20 @@ func (c *check) groupsAdvance() {
 		partition int32
 	}
 	last := map[group]GroupOffset{}
+	unstable := map[group]int64{} // since when
 	for _, o := range polls {
+		g := group{o.Group, o.Partition}
+		since, waiting := unstable[g]
+		if o.Unstable && !waiting {
+			unstable[g] = o.Invoked
+		}
+		if waiting {
+			c.report.LongestUnstable = max(c.report.LongestUnstable, o.Completed-since)
+		}
 		if o.Unstable {
 			continue
 		}
-		g := group{o.Group, o.Partition}
+		delete(unstable, g)
 		if before, ok := last[g]; ok && before.before(o.Span) && o.Offset < before.Offset {
 			c.flag("I7", "group %s stood at %d/%d after %d", o.Group, o.Partition, o.Offset, before.Offset)
 		}
