@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -49,13 +48,11 @@ func (f *settingFlags) load() (*config.Loaded, error) {
 		return nil, &usageError{err: err, complete: true}
 	}
 	loaded, err := config.Load(sources)
-	if _, wrong := errors.AsType[config.Problems](err); wrong {
+	if err != nil {
 		return nil, &usageError{err: err, complete: true}
 	}
-	if err == nil {
-		loaded.Warnings = append(loaded.Warnings, unsupported...)
-	}
-	return loaded, err
+	loaded.Warnings = append(loaded.Warnings, unsupported...)
+	return loaded, nil
 }
 
 // devSettings are what --dev sets, weaker than everything else that is given.

@@ -160,6 +160,14 @@ func TestTheDashboardDrawsWhatThereIs(t *testing.T) {
 	}
 }
 
+// A file that cannot be read is as wrong as one with mistakes in it.
+func TestSettingsThatCannotBeRead(t *testing.T) {
+	for _, verb := range []string{"serve", "doctor"} {
+		(&shell{t, ""}).fail(exitUsage, "no-such.yaml", verb, "--config", "no-such.yaml")
+	}
+	(&shell{t, ""}).fail(exitUsage, "no-such.properties", "config", "check", "--kafka-properties", "no-such.properties")
+}
+
 func TestGeneratedFiles(t *testing.T) {
 	s := &shell{t, ""}
 	if out := s.run("generate", "prometheus-config"); !strings.Contains(out, "127.0.0.1:9404") {
