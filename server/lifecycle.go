@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 	"syscall"
@@ -93,17 +92,9 @@ func (b *Broker) dumpStacks() {
 	}
 }
 
-// collectPercent lets the heap grow to three times what is live before it is
-// collected: a broker has little that lives long and makes much that does not, so
-// this halves the collections of a small heap. It is GOGC, which wins.
-const collectPercent = 200
-
 // limitMemory tells the collector about a container's memory limit, so that it
 // works harder before the kernel ends the process. GOMEMLIMIT wins.
 func limitMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectPercent)
-	}
 	// Without a limit there is nothing to tell, which the package calls an error.
 	_, _ = memlimit.Set()
 }
