@@ -52,7 +52,8 @@ func (t *transactions) sequenceEnd(s *transactionShard, b machine.Batch) (machin
 // became of a deleted topic's transaction no longer matters to anybody. An
 // abort passes over a partition that is offline, too: one broken disk must not
 // keep the last stable offset of every other partition where it is, and what
-// is left open there can only be aborted when it comes back. A commit does not.
+// is left open there is aborted by the start that brings it back, see
+// abortLeftOvers. A commit does not.
 func (t *transactions) participants(m txn.Markers) []markedPartition {
 	var marked []markedPartition
 	for _, participant := range m.Partitions {

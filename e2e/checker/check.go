@@ -65,12 +65,16 @@ type check struct {
 	logged    map[Value][]place // in the final log
 	read      map[*Txn]bool     // a read_committed reader was handed a value of it
 	markers   map[int32][]Batch // of every partition, as far as anybody saw them, by offset
+	seen      map[int32][]reach // the offsets somebody read, joined, by offset
 }
+
+// reach is offsets from, to before next.
+type reach struct{ from, next int64 }
 
 func newCheck(h *History) *check {
 	c := &check{
 		h: h, origins: map[Value]origin{}, committed: map[Value][]place{}, logged: map[Value][]place{},
-		read: map[*Txn]bool{}, markers: map[int32][]Batch{},
+		read: map[*Txn]bool{}, markers: map[int32][]Batch{}, seen: map[int32][]reach{},
 	}
 	for i := range h.Txns {
 		t := &h.Txns[i]
@@ -108,11 +112,11 @@ func newCheck(h *History) *check {
 // cut or compacted does not tell all of it.
 func (c *check) collect() {
 	for p, r := range c.h.Final.Log {
-		c.addMarkers(p, r.Batches)
+		c.see(p, &r)
 	}
 	for i := range c.h.Responses {
 		r := &c.h.Responses[i]
-		c.addMarkers(r.Partition, r.Batches)
+		c.see(r.Partition, r)
 		for _, d := range r.Delivered {
 			if t := c.origins[d.Value].txn; r.Committed && t != nil {
 				c.read[t] = true
@@ -123,10 +127,28 @@ func (c *check) collect() {
 		slices.SortStableFunc(markers, func(a, b Batch) int { return cmp.Compare(a.First, b.First) })
 		c.markers[p] = slices.CompactFunc(markers, func(a, b Batch) bool { return a.First == b.First })
 	}
+	for p, ranges := range c.seen {
+		c.seen[p] = join(ranges)
+	}
 }
 
-func (c *check) addMarkers(p int32, batches []Batch) {
-	for _, b := range batches {
+// join sorts ranges and makes one of those that touch.
+func join(ranges []reach) []reach {
+	slices.SortFunc(ranges, func(a, b reach) int { return cmp.Compare(a.from, b.from) })
+	joined := ranges[:1]
+	for _, r := range ranges[1:] {
+		if last := &joined[len(joined)-1]; r.from <= last.next {
+			last.next = max(last.next, r.next)
+		} else {
+			joined = append(joined, r)
+		}
+	}
+	return joined
+}
+
+func (c *check) see(p int32, r *Response) {
+	c.seen[p] = append(c.seen[p], reach{r.From, r.Next})
+	for _, b := range r.Batches {
 		if b.Control {
 			c.markers[p] = append(c.markers[p], b)
 		}

@@ -126,6 +126,9 @@ func TestPlantedAnomalies(t *testing.T) {
 			h.Responses[1].Aborted = []AbortedTxn{{1, 0}}
 		}},
 		"an offset changed its value": {"I10", func(h *History) { h.Txns[0].Appends[1].Value, h.Txns[0].Appends[1].Outcome = 12, Done }},
+		"what was read is gone": {"I10", func(h *History) {
+			h.Responses[1].Batches = append(slices.Clone(h.Responses[1].Batches), Batch{First: 2, Last: 2, Values: []Record{at(2, 77)}})
+		}},
 		"a fenced producer wrote": {"I11", func(h *History) {
 			h.Inits = append(h.Inits, Init{Span: Span{2, 2}, ID: "b", PID: 2, Epoch: 1})
 		}},

@@ -13,6 +13,7 @@ func (c *check) reads() {
 		r := &c.h.Responses[i]
 		for _, rec := range r.records() {
 			c.immutable(values, place{r.Partition, rec.Offset}, rec.Value)
+			c.lasting(r.Partition, rec)
 		}
 		if r.Committed {
 			c.committedRead(r)
@@ -56,6 +57,18 @@ func (c *check) immutable(values map[place]Value, at place, v Value) {
 		c.flag("I10", "offset %d/%d held %d and %d", at.partition, at.offset, other, v)
 	}
 	values[at] = v
+}
+
+// lasting: what was read is there in the end, unless it may be gone by right.
+func (c *check) lasting(partition int32, rec Record) {
+	log := c.h.Final.Log[partition]
+	known := rec.Offset < log.Next || log.Next >= log.High // the rest was not read
+	if rec.Offset < log.Start || !known || slices.Contains(c.h.Final.Compacted, partition) {
+		return
+	}
+	if !slices.Contains(c.logged[rec.Value], place{partition, rec.Offset}) {
+		c.flag("I10", "value %d was read at %d/%d and is not there in the end", rec.Value, partition, rec.Offset)
+	}
 }
 
 // committedRead: a read_committed reader is handed exactly the committed
@@ -150,7 +163,8 @@ func (r *Response) markerBetween(a AbortedTxn, b Batch) bool {
 }
 
 // ended looks for the marker that ended the batch's transaction: among those
-// anybody saw, or, where compaction may have removed some, in the response.
+// anybody saw, if everything up to it was seen, or, where compaction may have
+// removed some, in the response.
 func (c *check) ended(r *Response, b Batch) (aborted, known bool) {
 	markers := c.markers[r.Partition]
 	if slices.Contains(c.h.Final.Compacted, r.Partition) {
@@ -158,7 +172,8 @@ func (c *check) ended(r *Response, b Batch) (aborted, known bool) {
 	}
 	for _, m := range markers {
 		if m.Control && m.PID == b.PID && m.First > b.Last {
-			return !m.Commit, true
+			gapless := slices.ContainsFunc(c.seen[r.Partition], func(s reach) bool { return s.from <= b.Last+1 && m.First < s.next })
+			return !m.Commit, gapless
 		}
 	}
 	return false, false

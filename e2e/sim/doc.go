@@ -30,8 +30,10 @@
 // # What is deterministic
 //
 // One actor works at a time: whoever is answered while another has the turn waits
-// for its own. So two runs of a seed have the same history. What happens on the disk
-// beside a request (a checkpoint, the flush of an enrolment nobody waits for) is
-// ordered by Go's scheduler, so the picture of change 56 need not show exactly the
-// same moment twice.
+// for its own. So two runs of a script have the same history. What happens on the
+// disk beside a request (a checkpoint, the flush of an enrolment nobody waits for)
+// is ordered by Go's scheduler: the picture of change 56 need not show exactly the
+// same moment twice, and a long run, whose faults strike by the number of an
+// operation, can take another turn there. On one processor, as the tests run, it
+// hardly ever does.
 package sim

@@ -133,8 +133,7 @@ func (s Script) survive(t *testing.T, p picture, cutAgain int) (r checker.Report
 			if err := w.start(); err == nil {
 				w.stop()
 			}
-			w.cutIn.Store(-1)
-			w.disk = w.wreck()
+			w.replaceDisk()
 		}
 		var mu sync.Mutex
 		w.onChange = func(vfs.Event) { mu.Lock(); recovery++; mu.Unlock() }
@@ -146,9 +145,9 @@ func (s Script) survive(t *testing.T, p picture, cutAgain int) (r checker.Report
 		if err := l.Resume(w.rng); err != nil {
 			t.Fatalf("resume: %v", err)
 		}
-		l.Start(workload.Few)
+		l.Start(s.Crowd)
 		noop := func() error { return nil }
-		if err := w.run(20, noop); err != nil {
+		if err := w.run(30, noop); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.finish(l, noop); err != nil {
@@ -199,6 +198,11 @@ func (l Long) run(t *testing.T) (o Outcome) {
 			return nil
 		}
 		if err := w.finish(load, calm); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // for what is on its way to a disk that failed
+		synctest.Wait()
+		if err := calm(); err != nil {
 			t.Fatal(err)
 		}
 		o.Report = judge(t, w, load)

@@ -25,6 +25,7 @@ type World struct {
 	rng    *rand.Rand
 	disk   *vfs.Memory
 	fault  *vfs.Fault
+	found  *vfs.Memory // what a cut left; nil: what the disk has when the broker has stopped
 	broker *broker
 	report func(format string, args ...any)
 
@@ -91,6 +92,23 @@ func (w *World) changed(e vfs.Event) {
 		w.off.Store(true)
 		w.fault.StopAfter(0)
 	}
+}
+
+// cut turns the power off while everybody is idle. What the disk has now is what
+// will be found: a sync under way does not come to its end.
+func (w *World) cut() {
+	w.off.Store(true)
+	w.fault.StopAfter(0)
+	w.found = w.wreck()
+}
+
+// replaceDisk goes on with what the power, or the end of the process, left.
+func (w *World) replaceDisk() {
+	w.cutIn.Store(-1)
+	if w.found == nil {
+		w.found = w.wreck()
+	}
+	w.disk, w.found = w.found, nil
 }
 
 // stop ends the broker and everybody's connections.
@@ -248,19 +266,16 @@ func (w *World) abandon(l *workload.Workload) {
 // recovers.
 func (w *World) restart() error {
 	w.stop()
-	w.cutIn.Store(-1)
-	w.disk = w.wreck()
+	w.replaceDisk()
 	for w.rng.IntN(4) == 0 {
 		w.DoubleCuts++
 		w.cutIn.Store(1 + w.rng.Int64N(40))
-		err := w.start()
-		w.cutIn.Store(-1)
-		if err == nil {
+		if err := w.start(); err == nil {
 			w.stop()
 		} else if !errors.Is(err, vfs.ErrStopped) {
 			return fmt.Errorf("recover, and be cut: %w", err)
 		}
-		w.disk = w.wreck()
+		w.replaceDisk()
 	}
 	if err := w.start(); err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -284,6 +299,7 @@ type calamities struct {
 	w       *World
 	lifting func() // ends the fault that is on
 	until   int    // turn at which it ends
+	slow    bool   // it is a slow disk
 }
 
 // between is run's: it restarts what has ended and brings the next fault.
@@ -296,6 +312,10 @@ func (c *calamities) between() error {
 	}
 	if c.lifting != nil && w.Turns >= c.until {
 		c.lift()
+	}
+	if c.slow && w.rng.IntN(8) == 0 {
+		w.cut() // while things wait for the disk
+		return nil
 	}
 	if c.lifting != nil || w.rng.IntN(100) > 0 {
 		return nil
@@ -316,7 +336,11 @@ func (c *calamities) between() error {
 		c.during(20, func() { w.disk.SetTotal(total) })
 	case 6: // a slow disk: what comes meanwhile waits for the decision under way
 		w.fault.Add(vfs.Rule{Op: vfs.OpSync, Delay: time.Duration(10+w.rng.IntN(5_000)) * time.Millisecond})
-		c.during(6, w.fault.Clear)
+		c.slow = true
+		c.during(6, func() {
+			w.fault.Clear()
+			c.slow = false
+		})
 	case 7: // nobody does anything for longer than transactions may take
 		time.Sleep(time.Duration(w.rng.IntN(90)) * time.Second)
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/perigeemq/perigee/e2e/checker"
 	wire "github.com/perigeemq/perigee/protocol/moonmq"
@@ -12,21 +13,29 @@ import (
 const nackGroup = "workers"
 
 // nack is an actor that reads the work topic and, now and then, gives a record
-// back: it must come again, or be dead, which the answer says.
+// back: it must come again, or be dead, which the answer says. A record it gave
+// back before it mostly gives back again.
 func (w *Workload) nack(n int, rng *rand.Rand) {
 	var l *moonLink
+	bad := int64(-1) // offset of the record given back last
 	for !w.over() {
 		if l == nil || l.broken {
 			l = w.connectMoon(n)
 			continue
 		}
 		records, ok := w.takeWork(n, l)
-		switch {
-		case len(records) == 0:
+		if len(records) == 0 {
 			w.o.World.Pause(n)
-		case ok && rng.IntN(3) > 0:
-			w.giveBack(n, l, records[rng.IntN(len(records))])
 		}
+		if !ok || len(records) == 0 || rng.IntN(5) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(records, func(r wire.Record) bool { return int64(r.Offset) == bad })
+		if i < 0 {
+			i = rng.IntN(len(records))
+		}
+		bad = int64(records[i].Offset)
+		w.giveBack(n, l, records[i])
 	}
 	l.close()
 }
