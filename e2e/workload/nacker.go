@@ -14,34 +14,57 @@ const nackGroup = "workers"
 
 // nack is an actor that reads the work topic and, now and then, gives a record
 // back: it must come again, or be dead, which the answer says. A record it gave
-// back before it mostly gives back again.
+// back before it mostly gives back again. Sometimes delivery moves the group on,
+// as MoonMQ does; else the actor commits what it is done with.
 func (w *Workload) nack(n int, rng *rand.Rand) {
 	var l *moonLink
 	bad := int64(-1) // offset of the record given back last
+	commits := false
 	for !w.over() {
 		if l == nil || l.broken {
 			l = w.connectMoon(n)
+			commits = rng.IntN(3) > 0
 			continue
 		}
-		records, ok := w.takeWork(n, l)
+		records, ok := w.takeWork(n, l, commits)
 		if len(records) == 0 {
 			w.o.World.Pause(n)
 		}
-		if !ok || len(records) == 0 || rng.IntN(5) == 0 {
+		if !ok || len(records) == 0 {
+			continue
+		}
+		last := records[len(records)-1]
+		if rng.IntN(5) == 0 {
+			w.done(n, l, commits, last.Partition, last.Offset+1)
 			continue
 		}
 		i := slices.IndexFunc(records, func(r wire.Record) bool { return int64(r.Offset) == bad })
-		if i < 0 {
-			i = rng.IntN(len(records))
+		if i < 0 { // mostly the first, which an earlier life may have given back
+			i = max(0, rng.IntN(2*len(records))-len(records))
 		}
 		bad = int64(records[i].Offset)
-		w.giveBack(n, l, records[i])
+		if w.done(n, l, commits, last.Partition, records[i].Offset) {
+			w.giveBack(n, l, records[i])
+		}
 	}
 	l.close()
 }
 
-// takeWork fetches a few records; delivery commits the group's position.
-func (w *Workload) takeWork(n int, l *moonLink) ([]wire.Record, bool) {
+// done commits that everything before an offset has been processed.
+func (w *Workload) done(n int, l *moonLink, commits bool, partition uint32, next uint64) bool {
+	if !commits {
+		return true
+	}
+	reply, err := w.askMoon(n, l, &wire.Commit{Topic: workTopic, Partition: partition, Offset: next})
+	return err == nil && reply.Op() == wire.OpOK
+}
+
+// takeWork fetches a few records.
+func (w *Workload) takeWork(n int, l *moonLink, commits bool) ([]wire.Record, bool) {
+	flags := wire.FetchBatched
+	if commits {
+		flags |= wire.FetchNoCommit
+	}
 	invoked := w.now()
 	at := 0
 	w.record(func(h *checker.History) {
@@ -49,7 +72,7 @@ func (w *Workload) takeWork(n int, l *moonLink) ([]wire.Record, bool) {
 		h.Deliveries = append(h.Deliveries, checker.Delivery{Span: checker.Unanswered(invoked), Group: nackGroup})
 	})
 	w.o.World.Turn(n)
-	records, err := l.fetch(&wire.Fetch{Topic: workTopic, Group: nackGroup, MaxRecords: 3, Flags: wire.FetchBatched, Trailers: 2})
+	records, err := l.fetch(&wire.Fetch{Topic: workTopic, Group: nackGroup, MaxRecords: 3, Flags: flags, Trailers: 2})
 	w.o.World.Answered(n)
 	completed := w.now()
 	refused := errors.As(err, new(*wire.Error))
