@@ -46,9 +46,9 @@ var settings = sync.OnceValue(func() *config.Loaded {
 const reserve = 256 << 10
 
 // startBroker opens what is on the disk and serves it. broken is called when the
-// broker would end its process, or goes on without a partition until somebody
-// starts it again.
-func startBroker(ctx context.Context, fs vfs.FS, broken func()) (b *broker, err error) {
+// broker would end its process, limping when it goes on without a partition until
+// somebody starts it again.
+func startBroker(ctx context.Context, fs vfs.FS, broken, limping func()) (b *broker, err error) {
 	b = &broker{}
 	defer func() {
 		if err != nil {
@@ -60,7 +60,7 @@ func startBroker(ctx context.Context, fs vfs.FS, broken func()) (b *broker, err 
 		CleanerBackoff: 200 * time.Millisecond, RetentionCheckInterval: time.Second,
 		Events: storage.Events{
 			Poisoned:         func(error) { broken() },
-			PartitionOffline: func(model.TopicPartition, error) { broken() },
+			PartitionOffline: func(model.TopicPartition, error) { limping() },
 		},
 	})
 	if err != nil {

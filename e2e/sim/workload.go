@@ -192,7 +192,7 @@ func (l Long) run(t *testing.T) (o Outcome) {
 		w.fault.Clear()
 		w.cutIn.Store(-1)
 		calm := func() error {
-			if w.off.Load() || w.exiting.Load() {
+			if w.off.Load() || w.exiting.Load() || w.limping.Load() {
 				return w.restart()
 			}
 			return nil

@@ -37,7 +37,8 @@ type World struct {
 	over  atomic.Bool
 	// off: the power is off. Nothing the broker still says arrives.
 	off     atomic.Bool
-	exiting atomic.Bool  // the broker cannot go on, or not with all of its partitions
+	exiting atomic.Bool  // the broker cannot go on
+	limping atomic.Bool  // it goes on, but not with all of its partitions
 	cutIn   atomic.Int64 // changes of the disk until the power goes; negative for never
 
 	mu struct {
@@ -75,10 +76,11 @@ func newWorld(disk *vfs.Memory, rng *rand.Rand, report func(string, ...any)) *Wo
 // start switches the computer on.
 func (w *World) start() error {
 	w.exiting.Store(false)
+	w.limping.Store(false)
 	w.fault = vfs.NewFault(w.disk)
 	w.fault.AfterEach(w.changed)
 	var err error
-	w.broker, err = startBroker(context.Background(), w.fault, func() { w.exiting.Store(true) })
+	w.broker, err = startBroker(context.Background(), w.fault, func() { w.exiting.Store(true) }, func() { w.limping.Store(true) })
 	w.off.Store(err != nil)
 	return err
 }
@@ -305,7 +307,7 @@ type calamities struct {
 // between is run's: it restarts what has ended and brings the next fault.
 func (c *calamities) between() error {
 	w := c.w
-	if w.off.Load() || w.exiting.Load() {
+	if w.off.Load() || w.exiting.Load() || w.limping.Load() && w.rng.IntN(40) == 0 {
 		c.lift()
 		w.Cuts++
 		return w.restart()
