@@ -27,7 +27,7 @@ type Options struct {
 
 	JournalFileBytes   int64 // size at which a journal file is full; 16 MiB
 	JournalBytes       int64 // size of all journal files, and twice what a crash may have to replay; 256 MiB
-	ReferenceThreshold int   // batches of this size and above are journaled by reference; 512 KiB
+	ReferenceThreshold int   // batches of this size and above are journaled by reference: above it writing a batch twice takes longer than a second sync; 128 KiB
 	ReserveBytes       int64 // free space kept; below it appends are refused; 64 MiB, negative for none
 
 	MaxOpenFiles int // segment files kept open; half of what the process may open
@@ -51,7 +51,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	setDefault(&o.JournalFileBytes, 16<<20)
 	setDefault(&o.JournalBytes, 256<<20)
-	setDefault(&o.ReferenceThreshold, 512<<10)
+	setDefault(&o.ReferenceThreshold, 128<<10)
 	setDefault(&o.ReserveBytes, 64<<20)
 	setDefault(&o.MaxOpenFiles, openFilesDefault())
 	setDefault(&o.Workers, 2)

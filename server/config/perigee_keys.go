@@ -16,7 +16,7 @@ var perigeeKeys = []Key{
 		Doc: "A new journal file is begun at this size."},
 	{Name: "perigee.journal.bytes", Type: Long, Default: "268435456", Unit: Bytes, rule: between(1<<20, 1<<40),
 		Doc: "How large the journal files are together. A checkpoint is taken when half of it has been written since the last one, or has been written to segments and named there."},
-	{Name: "perigee.journal.reference.threshold.bytes", Type: Int, Default: "524288", Unit: Bytes, rule: atLeast(1024),
+	{Name: "perigee.journal.reference.threshold.bytes", Type: Int, Default: "131072", Unit: Bytes, rule: atLeast(1024),
 		Doc: "Appends of this size and above are written once, to their segment, and only named in the journal."},
 	{Name: "perigee.disk.reserve.bytes", Type: Long, Default: "67108864", Unit: Bytes, rule: atLeast(0),
 		Doc: "Produce is refused, retriably, when less than this is free on the disk."},

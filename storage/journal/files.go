@@ -101,10 +101,22 @@ func (w *Writer) nextFile() (*file, error) {
 	return f, nil
 }
 
-// fillBytes is how much of a file is filled in one step: what a disk writes in
-// about the time of one sync, so that a commit behind it waits no longer than behind
-// another commit.
-const fillBytes = 256 << 10
+// How much of a file is filled in one step: what a disk writes in about the time of
+// one sync, so that a commit behind it waits no longer than behind another commit; or
+// more when the commit waits for the file itself.
+const (
+	fillBytes       = 256 << 10
+	urgentFillBytes = 2 << 20
+)
+
+func (w *Writer) fillStep() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.want {
+		return urgentFillBytes
+	}
+	return fillBytes
+}
 
 // prepare goes one step further with making a file, f, or begins one when it is
 // nil: an old one under a new name, or a new one full of zeros. Once it is ready,
@@ -114,8 +126,8 @@ func (w *Writer) prepare(f *file) (*file, error) {
 	if f == nil {
 		f, err = w.obtain()
 	} else {
-		err = f.Allocate(min(f.filled+fillBytes, f.size))
-		f.filled = min(f.filled+fillBytes, f.size)
+		f.filled = min(f.filled+w.fillStep(), f.size)
+		err = f.Allocate(f.filled)
 	}
 	if err == nil && f.filled == f.size {
 		err = w.finishFile(f)

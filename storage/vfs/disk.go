@@ -253,12 +253,17 @@ func (d *diskFile) Allocate(size int64) error {
 	if err := reserve(d.f, from, size-from); err != nil {
 		return &os.PathError{Op: "fallocate", Path: d.name, Err: err}
 	}
+	var bufs [8][]byte
 	for from < size {
-		n, err := d.f.WriteAt(zeros[:min(size-from, int64(len(zeros)))], from)
+		vector := bufs[:0]
+		for n := from; n < size && len(vector) < cap(vector); n += int64(len(zeros)) {
+			vector = append(vector, zeros[:min(size-n, int64(len(zeros)))])
+		}
+		n, err := d.Writev(vector, from)
 		if err != nil {
 			return err
 		}
-		from += int64(n)
+		from += n
 	}
 	return nil
 }
