@@ -32,7 +32,7 @@ func TestEveryGroupThatBecameDurableIsReported(t *testing.T) {
 
 func TestALongRecoveryTellsHowFarItIs(t *testing.T) {
 	fs := vfs.NewMemory()
-	e := open(t, fs, func(o *Options) { o.JournalFileBytes = 64 << 20 })
+	e := open(t, fs, func(o *Options) { o.JournalFileBytes, o.ReferenceThreshold = 64<<20, 1<<20 })
 	p := part(t, e, 1)
 	for range 3 * progressBytes / (256 << 10) {
 		put(t, e, Append{Partition: p, Batch: plain(string(bytes.Repeat([]byte("x"), 256<<10)))})
