@@ -8,7 +8,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .PHONY: build run serve test deps vet unit race e2e fuzz soak suites bench clean
 
 build:
-	$(GO) build -o $(BIN) ./cmd/perigee
+	CGO_ENABLED=0 $(GO) build -o $(BIN) ./cmd/perigee # static: nothing of the C library is mapped
 
 serve: build
 	$(BIN) serve
