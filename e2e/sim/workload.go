@@ -47,6 +47,7 @@ func (p picture) String() string { return fmt.Sprintf("change %d, %s", p.change,
 func (s Script) run(t *testing.T) (pictures []picture, whole *checker.History) {
 	var mu sync.Mutex
 	synctest.Test(t, func(t *testing.T) {
+		defer sayIfFailed(t, "script of seed %d", s.Seed)
 		w, l := s.world(t, vfs.NewMemory(), nil)
 		defer w.abandon(l)
 		if err := w.start(); err != nil {
@@ -93,6 +94,13 @@ func (s Script) world(t *testing.T, disk *vfs.Memory, past *workload.Past) (*Wor
 	return w, l
 }
 
+// sayIfFailed names what failed, at the end of it.
+func sayIfFailed(t *testing.T, format string, args ...any) {
+	if t.Failed() {
+		t.Logf(format, args...)
+	}
+}
+
 // settle lets everything that is open end: by the next owner of each id, or by
 // the clock.
 func settle(w *World, l *workload.Workload) error {
@@ -125,6 +133,7 @@ func judge(t *testing.T, w *World, l *workload.Workload) checker.Report {
 // recovery (0: not), and lets the clients go on.
 func (s Script) survive(t *testing.T, p picture, cutAgain int) (r checker.Report, recovery int) {
 	synctest.Test(t, func(t *testing.T) {
+		defer sayIfFailed(t, "script of seed %d, %v, cut again after %d changes of its recovery", s.Seed, p, cutAgain)
 		w, l := s.world(t, p.disk.Clone(), p.past)
 		defer w.abandon(l)
 		w.clock.Store(p.clock)
@@ -175,6 +184,7 @@ func (l Long) run(t *testing.T) (o Outcome) {
 	cryptotest.SetGlobalRandom(t, l.Seed)
 	synctest.Test(t, func(t *testing.T) {
 		s := Script{Seed: l.Seed}
+		defer sayIfFailed(t, "long run of seed %d", l.Seed)
 		w, load := s.world(t, vfs.NewMemory(), nil)
 		defer w.abandon(load)
 		if err := w.start(); err != nil {

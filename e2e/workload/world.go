@@ -114,7 +114,7 @@ func New(o Options) *Workload {
 	w := &Workload{o: o}
 	w.mu.open, w.mu.last = map[int]*begun{}, map[string]*begun{}
 	if o.Past != nil {
-		w.mu.h = o.Past.History
+		w.mu.h = detach(o.Past.History)
 		w.mu.value, w.mu.reads = largestValue(&w.mu.h), 1_000*(1+countReaders(&w.mu.h)/1_000)
 	}
 	return w
@@ -143,11 +143,8 @@ func countReaders(h *checker.History) (largest int) {
 func (w *Workload) Snapshot() *Past {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	past := Past{History: w.mu.h}
+	past := Past{History: detach(w.mu.h)}
 	h := &past.History
-	h.Inits, h.Responses = slices.Clip(h.Inits), slices.Clip(h.Responses)
-	h.Offsets, h.Nacks, h.Deliveries = slices.Clip(h.Offsets), slices.Clone(h.Nacks), slices.Clone(h.Deliveries)
-	h.Txns = slices.Clone(h.Txns)
 	older := len(h.Txns) - len(w.mu.done)
 	for i, t := range w.mu.done {
 		if w.mu.last[t.ID] == t {
@@ -162,6 +159,13 @@ func (w *Workload) Snapshot() *Past {
 		h.Txns = append(h.Txns, t.Clone())
 	}
 	return &past
+}
+
+// detach returns a history that can go on without changing the one it was.
+func detach(h checker.History) checker.History {
+	h.Inits, h.Responses, h.Offsets = slices.Clip(h.Inits), slices.Clip(h.Responses), slices.Clip(h.Offsets)
+	h.Txns, h.Nacks, h.Deliveries = slices.Clone(h.Txns), slices.Clone(h.Nacks), slices.Clone(h.Deliveries)
+	return h
 }
 
 func (w *Workload) record(f func(*checker.History)) {
