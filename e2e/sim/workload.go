@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -57,7 +58,7 @@ func (s Script) run(t *testing.T) (pictures []picture, whole *checker.History) {
 			t.Fatalf("prepare: %v", err)
 		}
 		changes := 0
-		w.onChange = func(vfs.Event) {
+		photograph := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			changes++
@@ -71,11 +72,12 @@ func (s Script) run(t *testing.T) (pictures []picture, whole *checker.History) {
 				take(w.disk.Clone(), "all that was written")
 			}
 		}
+		w.onChange.Store(&photograph)
 		l.Start(s.Crowd)
 		if err := w.run(s.Turns, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		w.onChange = nil
+		w.onChange.Store(nil)
 		if err := w.finish(l, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -144,13 +146,15 @@ func (s Script) survive(t *testing.T, p picture, cutAgain int) (r checker.Report
 			}
 			w.replaceDisk()
 		}
-		var mu sync.Mutex
-		w.onChange = func(vfs.Event) { mu.Lock(); recovery++; mu.Unlock() }
+		var changes atomic.Int64
+		count := func() { changes.Add(1) }
+		w.onChange.Store(&count)
 		if err := w.start(); err != nil {
 			t.Fatalf("recover: %v", err)
 		}
 		synctest.Wait()
-		w.onChange = nil
+		w.onChange.Store(nil)
+		recovery = int(changes.Load())
 		if err := l.Resume(w.rng); err != nil {
 			t.Fatalf("resume: %v", err)
 		}

@@ -29,9 +29,9 @@ type World struct {
 	broker *broker
 	report func(format string, args ...any)
 
-	// onChange is called after every operation that changed the disk, on whatever
-	// goroutine did it.
-	onChange func(vfs.Event)
+	// onChange, if there is one, is called after every operation that changed the
+	// disk, on whatever goroutine did it.
+	onChange atomic.Pointer[func()]
 
 	clock atomic.Int64
 	over  atomic.Bool
@@ -86,9 +86,9 @@ func (w *World) start() error {
 }
 
 // changed is called after every operation that changed the disk.
-func (w *World) changed(e vfs.Event) {
-	if w.onChange != nil {
-		w.onChange(e)
+func (w *World) changed(vfs.Event) {
+	if f := w.onChange.Load(); f != nil {
+		(*f)()
 	}
 	if w.cutIn.Add(-1) == 0 {
 		w.off.Store(true)
