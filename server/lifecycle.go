@@ -39,6 +39,7 @@ func Run(ctx context.Context, o Options) error {
 	case err != nil:
 		return errors.Join(err, b.stop())
 	}
+	defer followLoad()()
 	b.notify(daemon.SdNotifyReady)
 	alive, stopAlive := watchdog()
 	defer stopAlive()
