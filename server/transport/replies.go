@@ -128,6 +128,11 @@ func (c *Conn) flush() {
 // writeParts writes runs of memory parts with one call each and sends file
 // regions between them. Small regions are turned into memory parts.
 func (c *Conn) writeParts(parts []Part) error {
+	if c.gathers(parts) {
+		if gathered, err := c.writeGathered(parts); gathered {
+			return err
+		}
+	}
 	w := &c.out
 	w.vector = w.vector[:0]
 	var copies []*[copyBelow]byte

@@ -19,33 +19,42 @@ func (c *Conn) sendRegion(f File, pos, n int64) error {
 		return c.copyRegion(f, pos, n)
 	}
 	for n > 0 {
-		var sent int
-		var failure error
-		c.armWrite()
-		err := c.raw.Write(func(socket uintptr) (done bool) {
+		sent, err := c.sendSome(func(socket int) (int, error) {
 			at := pos
-			sent, failure = syscall.Sendfile(int(socket), int(fd), &at, int(min(n, sendfileChunk)))
-			switch {
-			case errors.Is(failure, syscall.EINTR):
-				sent, failure = 0, nil
-				return true
-			case errors.Is(failure, syscall.EAGAIN):
-				return false // wait until the socket takes more
-			case failure == nil && sent == 0:
-				failure = io.ErrUnexpectedEOF
-			}
-			return true
+			return syscall.Sendfile(socket, int(fd), &at, int(min(n, sendfileChunk)))
 		})
 		switch {
+		case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSYS):
+			return c.copyRegion(f, pos, n) // a file system without it
 		case err != nil:
 			return err
-		case errors.Is(failure, syscall.EINVAL), errors.Is(failure, syscall.ENOSYS):
-			return c.copyRegion(f, pos, n) // a file system without it
-		case failure != nil:
-			return failure
 		}
 		pos += int64(sent)
 		n -= int64(sent)
 	}
 	return nil
+}
+
+// sendSome runs a system call that sends something once the socket takes it, and
+// gives the client new time for that.
+func (c *Conn) sendSome(call func(socket int) (int, error)) (sent int, err error) {
+	c.armWrite()
+	var failure error
+	err = c.raw.Write(func(socket uintptr) (done bool) {
+		sent, failure = call(int(socket))
+		switch {
+		case errors.Is(failure, syscall.EINTR):
+			sent, failure = 0, nil
+			return true
+		case errors.Is(failure, syscall.EAGAIN):
+			return false // wait until the socket takes more
+		case failure == nil && sent == 0:
+			failure = io.ErrUnexpectedEOF
+		}
+		return true
+	})
+	if err == nil {
+		err = failure
+	}
+	return max(sent, 0), err
 }

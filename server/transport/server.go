@@ -84,6 +84,8 @@ const (
 // Server owns listeners and their connections. Listen binds, Serve accepts,
 // Shutdown ends both; all may be called from any goroutine.
 type Server struct {
+	gathering atomic.Int32 // connections in writeGathered
+
 	options Options // but for Limits
 	limits  atomic.Pointer[Limits]
 	stats   Stats
