@@ -29,6 +29,8 @@ type tail struct {
 	from atomic.Int64
 	// reach is how far this process has written to the file; it may have tried only.
 	reach int64
+	// leaving is how far the file was asked to leave for the disk.
+	leaving int64
 }
 
 const (
@@ -127,7 +129,27 @@ func (s *Segment) writeThrough(b []byte, pos int64) error {
 	s.tail.reach = max(s.tail.reach, pos+int64(len(b)))
 	_, err = f.WriteAt(b, pos)
 	s.dirty.Store(true)
+	if err == nil {
+		s.leaveLocked(f, pos, pos+int64(len(b)))
+	}
 	return err
+}
+
+// leaveBytes is what may gather in the page cache before the disk gets it. Left
+// alone, the system keeps it until a sync wants all of it at once, or until it gives
+// the disk gigabytes in the middle of something else.
+const leaveBytes = 256 << 10
+
+// leaveLocked sends what was written on its way to the disk, a good piece at a time.
+func (s *Segment) leaveLocked(f vfs.File, pos, end int64) {
+	t := &s.tail
+	if t.leaving > pos || t.leaving == 0 {
+		t.leaving = pos // the first write of this process, or one again after Undo
+	}
+	if end-t.leaving >= leaveBytes {
+		f.StartWriteback(t.leaving, end-t.leaving)
+		t.leaving = end
+	}
 }
 
 // Write puts bytes at a position without making them part of the segment; Append

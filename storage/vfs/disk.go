@@ -189,6 +189,8 @@ func (d *diskFile) Sync() error {
 	return nil
 }
 
+func (d *diskFile) StartWriteback(off, n int64) { startWriteback(d.f, off, n) }
+
 // maxVectors is Linux's IOV_MAX: the most buffers one system call takes.
 const maxVectors = 1024
 

@@ -51,6 +51,11 @@ func aligns(f *os.File) bool {
 
 func datasync(f *os.File) error { return control(f, unix.Fdatasync) }
 
+func startWriteback(f *os.File, off, n int64) {
+	// Only advice, see File: a system that cannot is as good as one that did.
+	_ = control(f, func(fd int) error { return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE) })
+}
+
 // reserve asks for blocks. File systems that cannot are no error: the zeros
 // written next will find out.
 func reserve(f *os.File, off, n int64) error {

@@ -17,6 +17,8 @@ func aligns(*os.File) bool { return false }
 // datasync is the full fsync: the standard library offers nothing weaker here.
 func datasync(f *os.File) error { return f.Sync() }
 
+func startWriteback(*os.File, int64, int64) {}
+
 func reserve(*os.File, int64, int64) error { return nil }
 
 // volume is unknown, which must not look like a full disk.

@@ -55,6 +55,10 @@ type File interface {
 	// Sync makes the file's bytes and length durable (fdatasync). After an error
 	// nobody knows what is durable: the caller must not try again.
 	Sync() error
+	// StartWriteback asks the system to begin to write a range of the file to the disk,
+	// and does not wait for it. It is advice: nothing is durable for it, and what
+	// goes wrong is the next Sync's to say.
+	StartWriteback(off, n int64)
 	// Truncate sets the length; new bytes are zero.
 	Truncate(size int64) error
 	// Allocate makes the file at least size bytes long, the new bytes zero and
