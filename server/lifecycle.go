@@ -24,6 +24,7 @@ import (
 // The caller ends ctx at the first SIGTERM or SIGINT and leaves the second to
 // the system.
 func Run(ctx context.Context, o Options) error {
+	defer followLoad()()
 	b := New(o)
 	b.supervised = true
 	// The ports first: everything else can wait while clients are in their queues.
@@ -39,7 +40,11 @@ func Run(ctx context.Context, o Options) error {
 	case err != nil:
 		return errors.Join(err, b.stop())
 	}
-	defer followLoad()()
+	defer time.AfterFunc(afterStart, func() {
+		if err := dropStartPages(); err != nil {
+			b.log.Debug().Err(err).Msg("drop pages that only the start needed")
+		}
+	}).Stop()
 	b.notify(daemon.SdNotifyReady)
 	alive, stopAlive := watchdog()
 	defer stopAlive()
@@ -64,6 +69,10 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 }
+
+// afterStart is when memory that only the start needed is given back: late enough not
+// to be in the way of the first requests.
+const afterStart = 500 * time.Millisecond
 
 // handleSignals starts the goroutine that takes the signals which do not end the
 // broker; it ends when the returned function is called.
