@@ -301,11 +301,11 @@ func txnCaller(req *kmsg.TxnOffsetCommitRequest) group.Caller {
 // request that waited here while its client tore the connection down, and perhaps
 // asked again on another, has no effect.
 func endTxn(s *session, r *request) reply {
-	if s.conn.Reset() {
+	req := r.body.(*kmsg.EndTxnRequest)
+	if req.Version < endsWithBump && s.conn.Reset() {
 		r.hangup = errClientGone
 		return nil
 	}
-	req := r.body.(*kmsg.EndTxnRequest)
 	end := txn.End{
 		ID:       req.TransactionalID,
 		Producer: holder(req.ProducerID, req.ProducerEpoch),

@@ -80,7 +80,7 @@ func (t *Table) CheckData(b *Batch, mode TxnMode, strict bool) (o Original, foun
 func checkUnknown(b *Batch, mode TxnMode, strict bool) error {
 	switch {
 	case b.Transactional && mode == TxnContinue:
-		return fmt.Errorf("%w: producer %d is unknown", ErrTxnNotOpen, b.ID)
+		return ErrTxnNotOpen
 	case b.Transactional && mode == TxnNone:
 		return fmt.Errorf("%w: a transactional batch of producer %d outside a transaction", ErrInvalidTxnState, b.ID)
 	case strict && b.BaseSequence > 0:
@@ -100,7 +100,7 @@ func (e *entry) checkTxn(b *Batch, mode TxnMode) error {
 	case !b.Transactional || open:
 		return nil
 	case mode == TxnContinue:
-		return fmt.Errorf("%w: producer %d, epoch %d", ErrTxnNotOpen, b.ID, b.Epoch)
+		return ErrTxnNotOpen // bare: it meets the first batch of every transaction
 	case mode == TxnNone:
 		return fmt.Errorf("%w: a transactional batch of producer %d outside a transaction", ErrInvalidTxnState, b.ID)
 	}
