@@ -29,7 +29,8 @@ const (
 	busySample = 100 * time.Millisecond
 	idleSample = 500 * time.Millisecond
 
-	allBusy     = 0.93 // of n: what the threads reach when work waits for them
+	allBusy     = 0.95 // of n: what the threads reach when work waits for them
+	longBusy    = 3    // samples in a row: many clients that begin are no reason yet
 	fewBusy     = 0.6  // of n-1: what surely fits into one less
 	trial       = 2 * time.Second
 	minPatience = time.Second
@@ -51,7 +52,7 @@ func (p *procs) next(cores float64, during time.Duration) int {
 		p.full = 0
 	}
 	switch less := float64(p.n - 1); {
-	case p.full >= 2 && p.n < p.max:
+	case p.full >= longBusy && p.n < p.max:
 		if p.trying {
 			p.trying, p.patience = false, min(2*p.patience, maxPatience)
 		}

@@ -26,6 +26,9 @@ func TestThreadsFollowTheLoad(t *testing.T) {
 	if p.feed(work(0.8), time.Minute); p.n != 1 {
 		t.Errorf("%d threads for 0.8 cores of work", p.n)
 	}
+	if p.feed(work(100), 2*busySample); p.n != 1 {
+		t.Errorf("%d threads for a burst of 200 ms", p.n)
+	}
 	if p.feed(work(5), 2*time.Second); p.n != 6 {
 		t.Errorf("%d threads for 5 cores of work after 2 s", p.n)
 	}

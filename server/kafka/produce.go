@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -231,8 +233,8 @@ func (p *production) accept(it *produced, partition int32, records []byte) {
 const jointBytes = 128 << 10
 
 // append puts the accepted batches into the log: those of a transaction together, so
-// that a partition's enrolment costs no entry of its own, and the others as far as
-// they are small.
+// that a partition's enrolment costs no entry of its own, the others as far as they
+// are small, and large ones side by side.
 func (p *production) append() {
 	if len(p.items) == 1 && !p.items[0].transactional() {
 		if !p.items[0].batch.Batch.IsZero() {
@@ -240,14 +242,17 @@ func (p *production) append() {
 		}
 		return
 	}
-	var transactional, joint []*produced
+	var transactional, joint, large []*produced
 	var size int
+	repeats := sync.OnceValue(p.repeats)
 	for i := range p.items {
 		it := &p.items[i]
 		switch {
 		case it.batch.Batch.IsZero():
 		case it.transactional():
 			transactional = append(transactional, it)
+		case it.batch.Batch.Len() >= jointBytes && !repeats():
+			large = append(large, it)
 		default:
 			if n := it.batch.Batch.Len(); size+n > jointBytes {
 				p.appendTogether(joint)
@@ -257,6 +262,9 @@ func (p *production) append() {
 		}
 	}
 	p.appendTogether(joint)
+	if len(large) > 0 {
+		p.appendLarge(large)
+	}
 	if len(transactional) == 0 {
 		return
 	}
@@ -308,15 +316,71 @@ func (p *production) appendTogether(items []*produced) {
 	}
 }
 
+// atOnce is how many large batches of one request are written side by side.
+const atOnce = 4
+
+// appendLarge appends each batch in an entry of its own. What one connection sends is
+// served by one goroutine, which would spend its time on copying to the page cache.
+func (p *production) appendLarge(items []*produced) {
+	if len(items) == 1 {
+		p.appendOne(items[0])
+		return
+	}
+	errs := make([]error, len(items))
+	var crash atomic.Pointer[any]
+	var writers sync.WaitGroup
+	for first := range min(atOnce, len(items)) {
+		writers.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					crash.Store(&v)
+				}
+			}()
+			for i := first; i < len(items); i += atOnce {
+				call := p.call()
+				call.Batches = []coordinator.ProduceBatch{items[i].batch}
+				items[i].pending, errs[i] = p.session.coordinator.Produce(call)
+			}
+		})
+	}
+	writers.Wait()
+	if v := crash.Load(); v != nil {
+		panic(*v) // where it costs this connection only
+	}
+	for i, err := range errs {
+		if err != nil {
+			p.refuseOne(items[i], err)
+		}
+	}
+}
+
+// repeats reports whether a partition occurs twice: then the order matters.
+func (p *production) repeats() bool {
+	seen := make(map[*storage.Partition]bool, len(p.items))
+	for i := range p.items {
+		log := p.items[i].batch.Partition
+		if log != nil && seen[log] {
+			return true
+		}
+		seen[log] = true
+	}
+	return false
+}
+
+func (p *production) refuseOne(it *produced, err error) {
+	it.pending = nil
+	code := txnCode(kmsg.Produce, p.request.version, err)
+	p.complain(it, code, err)
+	p.fail(it, code, err)
+}
+
 func (p *production) appendOne(it *produced) {
 	call := p.call()
 	p.room.batches[0] = it.batch
 	call.Batches = p.room.batches[:]
 	pending, err := p.session.coordinator.Produce(call)
 	if err != nil {
-		code := txnCode(kmsg.Produce, p.request.version, err)
-		p.complain(it, code, err)
-		p.fail(it, code, err)
+		p.refuseOne(it, err)
 		return
 	}
 	it.pending = pending

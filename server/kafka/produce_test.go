@@ -172,6 +172,62 @@ func TestOnePartitionsRefusalDoesNotConcernTheOthers(t *testing.T) {
 	}
 }
 
+// Large batches of one request are written side by side: each with its own answer, and
+// a partition that a client names twice keeps the order of its batches.
+func TestLargeBatchesOfOneRequest(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 6)
+	large := strings.Repeat("v", jointBytes)
+	numbered := func(sequence int32, value string) []byte {
+		return records(t, batch.BuilderOptions{Producer: &batch.Producer{ProducerIdentity: model.ProducerIdentity{ID: 7}, BaseSequence: model.Sequence(sequence)}}, value)
+	}
+	type part struct {
+		partition int32
+		data      []byte
+		code      int16
+		offset    int64
+	}
+	for _, request := range []struct {
+		name  string
+		parts []part
+	}{
+		{"each its own", []part{
+			{0, plain(t, large), 0, 0},
+			{1, numbered(0, large), 0, 0},
+			{2, plain(t, large, large), 0, 0},
+			{3, numbered(5, large), 0, 0},
+			{4, plain(t, "small"), 0, 0},
+			{6, plain(t, large), kerr.UnknownTopicOrPartition.Code, -1},
+		}},
+		{"one with a gap", []part{
+			{0, plain(t, large), 0, 1},
+			{1, numbered(9, large), kerr.OutOfOrderSequenceNumber.Code, -1},
+			{2, plain(t, large), 0, 2},
+		}},
+		{"one twice", []part{
+			{5, numbered(0, "small"), 0, 0},
+			{5, numbered(1, large), 0, 1},
+			{5, numbered(2, "small"), 0, 2},
+			{5, numbered(3, large), 0, 3},
+			{0, plain(t, large), 0, 2},
+		}},
+	} {
+		req := produceRequest(topic, nil)
+		req.Topics[0].Partitions = nil
+		for _, p := range request.parts {
+			rp := kmsg.NewProduceRequestTopicPartition()
+			rp.Partition, rp.Records = p.partition, p.data
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, rp)
+		}
+		resp := ask[*kmsg.ProduceResponse](b.dial(), 9, req)
+		for i, got := range resp.Topics[0].Partitions {
+			if want := request.parts[i]; got.ErrorCode != want.code || got.BaseOffset != want.offset {
+				t.Errorf("%s, partition %d: error %d offset %d, want %d and %d", request.name, got.Partition, got.ErrorCode, got.BaseOffset, want.code, want.offset)
+			}
+		}
+	}
+}
+
 func TestLogAppendTimeIsInTheAnswer(t *testing.T) {
 	b := startBroker(t)
 	topic := b.create("stamped", 1, "message.timestamp.type", "LogAppendTime")
