@@ -52,6 +52,7 @@ error with the nearest known name; in a properties file or the environment it is
 - YAML: names whole (` + "`log.retention.ms: 7d`" + `) or nested; sizes ` + "`512KiB`, `1GiB`" + `, times ` + "`250ms`, `1h30m`, `7d`" + `; a plain number is in the setting's unit.
 - Environment: ` + "`PERIGEE_LOG_RETENTION_MS=7d`" + `; ` + "`_`" + ` is a dot, ` + "`__`" + ` an underscore, ` + "`___`" + ` a dash. ` + "`perigee.`" + ` may be left out: ` + "`PERIGEE_DURABILITY`" + `.
 - Flags: ` + "`--set log.retention.ms=7d`" + `, and ` + "`--data-dir`, `--kafka-listen`, `--moonmq-listen`, `--http-listen`, `--log-file`, `--repair`; `--dev`" + ` sets defaults for a laptop.
+- The Go runtime's own: ` + "`GOMEMLIMIT`" + ` wins over the container's memory limit. Without ` + "`GOMAXPROCS`" + ` a broker runs Go code on as few threads as the load needs; with it, on so many.
 
 "Change" says when a broker setting may be changed: at start, or while it runs: by IncrementalAlterConfigs, or in the file and then SIGHUP.
 `
