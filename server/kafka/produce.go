@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -327,13 +328,14 @@ func (p *production) appendLarge(items []*produced) {
 		return
 	}
 	errs := make([]error, len(items))
-	var crash atomic.Pointer[any]
+	var crash atomic.Pointer[string]
 	var writers sync.WaitGroup
 	for first := range min(atOnce, len(items)) {
 		writers.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
-					crash.Store(&v)
+					report := fmt.Sprintf("%v\n\n%s", v, debug.Stack())
+					crash.Store(&report)
 				}
 			}()
 			for i := first; i < len(items); i += atOnce {
@@ -344,8 +346,8 @@ func (p *production) appendLarge(items []*produced) {
 		})
 	}
 	writers.Wait()
-	if v := crash.Load(); v != nil {
-		panic(*v) // where it costs this connection only
+	if report := crash.Load(); report != nil {
+		panic(*report) // where it costs this connection only
 	}
 	for i, err := range errs {
 		if err != nil {
