@@ -71,6 +71,7 @@ func New(files *Files, dir string, parents []string, m Meta, indexInterval int) 
 	s.meta.m = m
 	s.size.Store(m.Size)
 	s.tail.from.Store(nowhere)
+	s.tail.leaving = nowhere
 	s.index.from, s.index.bound = m.Size, m.MaxTimestamp // nothing in front of it is indexed yet
 	return s
 }

@@ -29,7 +29,7 @@ type tail struct {
 	from atomic.Int64
 	// reach is how far this process has written to the file; it may have tried only.
 	reach int64
-	// leaving is how far the file was asked to leave for the disk.
+	// leaving is how far the file was sent to the disk, nowhere before the first write.
 	leaving int64
 }
 
@@ -143,8 +143,8 @@ const leaveBytes = 256 << 10
 // leaveLocked sends what was written on its way to the disk, a good piece at a time.
 func (s *Segment) leaveLocked(f vfs.File, pos, end int64) {
 	t := &s.tail
-	if t.leaving > pos || t.leaving == 0 {
-		t.leaving = pos // the first write of this process, or one again after Undo
+	if t.leaving > pos { // the first write of this process, or one again after Undo
+		t.leaving = pos
 	}
 	if end-t.leaving >= leaveBytes {
 		f.StartWriteback(t.leaving, end-t.leaving)

@@ -14,6 +14,61 @@ import (
 	"github.com/perigeemq/perigee/storage/vfs"
 )
 
+// leavers is a file system that notes what is sent to the disk.
+type leavers struct {
+	vfs.FS
+	sent [][2]int64 // from, to
+}
+
+func (l *leavers) Create(name string) (vfs.File, error) {
+	f, err := l.FS.Create(name)
+	return leaver{f, l}, err
+}
+
+type leaver struct {
+	vfs.File
+	all *leavers
+}
+
+func (l leaver) StartWriteback(off, n int64) { l.all.sent = append(l.all.sent, [2]int64{off, off + n}) }
+
+// A log leaves for the disk while it grows: every byte once, in good pieces, from the
+// first on; and what is written again in its place leaves again.
+func TestALogLeavesForTheDiskWhileItGrows(t *testing.T) {
+	for _, size := range []int{1_000, 300_000} {
+		l := &leavers{FS: vfs.NewMemory()}
+		s := newSegment(NewFiles(l, 3), Meta{}, 100)
+		for i := range 3_000_000 / size {
+			add(t, s, build(t, model.Offset(i), 1, 1, size))
+		}
+		at := int64(0)
+		for _, piece := range l.sent {
+			if piece[0] != at || piece[1]-piece[0] < leaveBytes {
+				t.Errorf("batches of %d: sent %v", size, l.sent)
+				break
+			}
+			at = piece[1]
+		}
+		if rest := s.Size() - at; rest >= leaveBytes+tailBytes {
+			t.Errorf("batches of %d: %d bytes of %d were not sent", size, rest, s.Size())
+		}
+		again := build(t, 9_999, 1, 1, 300_000)
+		for range 2 {
+			end := s.Size()
+			l.sent = nil
+			if err := s.Write(again.Bytes(), end); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(l.sent); n == 0 || l.sent[n-1][1] != end+int64(again.Len()) {
+				t.Errorf("batches of %d: written at %d, sent %v", size, end, l.sent)
+			}
+			if err := s.Undo(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Small batches leave together; whoever wants the file finds all of them in it.
 func TestSmallBatchesAreWrittenTogether(t *testing.T) {
 	memory := vfs.NewMemory()
