@@ -1,6 +1,7 @@
 package server
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -64,7 +65,20 @@ func TestASteadyLoadIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestFollowingTheLoadEnds(t *testing.T) {
-	stop := followLoad()
-	stop()
+// Following the load begins with one thread and gives back what was there; where the
+// environment says how many, nothing changes.
+func TestFollowingTheLoadBeginsAndEnds(t *testing.T) {
+	before := runtime.GOMAXPROCS(4)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for order, want := range map[string]int{"": 1, "4": 4} {
+		t.Setenv("GOMAXPROCS", order)
+		stop := followLoad()
+		if n := runtime.GOMAXPROCS(0); n != want {
+			t.Errorf("GOMAXPROCS=%q: %d threads, want %d", order, n, want)
+		}
+		stop()
+		if n := runtime.GOMAXPROCS(0); n != 4 {
+			t.Errorf("GOMAXPROCS=%q: %d threads in the end, 4 before", order, n)
+		}
+	}
 }

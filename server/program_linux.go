@@ -28,7 +28,8 @@ func dropStartPages() error {
 		return err
 	}
 	var start, end uintptr // of a mapping that qualifies so far
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		line := lines.Text()
 		var from, to uintptr
 		var perms string
@@ -46,5 +47,5 @@ func dropStartPages() error {
 			}
 		}
 	}
-	return nil
+	return lines.Err()
 }
