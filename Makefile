@@ -46,8 +46,11 @@ fuzz:
 	@for pkg in $$($(GO) list ./... | grep -v /e2e); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 		echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; done; done
 
+KILLS ?= 1000
+SCALE ?= 50
 soak:
-	$(GO) test -count=1 -timeout 3h -run 'Lost|Kill|Crash' ./e2e/... -crash.kills 1000
+	$(GO) test -count=1 -timeout 3h -v -run 'TestNothingAcknowledgedIsLost|TestTransactionsSurviveKills' ./e2e -crash.kills $(KILLS) -txn.kills $(KILLS)
+	$(GO) test -count=1 -timeout 3h -v -run 'EveryCrashPoint|LongRuns' ./e2e/sim -sim.scale $(SCALE)
 
 # Other people's test suites, against BROKER=host:port.
 suites:
