@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/perigeemq/perigee/storage/batch"
 	"github.com/perigeemq/perigee/storage/model"
@@ -237,6 +238,7 @@ func TestAPartitionThatHeldNothingIsOpenedAgain(t *testing.T) {
 	}
 	p = part(t, e, 1)
 	put(t, e, Append{Partition: p, Batch: plain("x")})
+	p.SetConfig(PartitionConfig{FileDeleteDelay: time.Hour})
 	if err := e.Delete(key(1)); err != nil {
 		t.Fatal(err)
 	}
