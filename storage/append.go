@@ -58,6 +58,7 @@ func (e *Engine) Append(appends ...Append) (*Pending, error) {
 		return &Pending{}, nil
 	}
 	if err := e.space.admit(appends); err != nil {
+		e.jobs.after(jobSpace, spaceRetry)
 		return nil, err
 	}
 	var room [1]staged

@@ -72,6 +72,9 @@ func (e *Engine) reap(ctx context.Context, id uint64) error {
 		}
 	}
 	e.putBack(left)
+	if e.space.low.Load() {
+		e.jobs.kick(jobSpace)
+	}
 	return errors.Join(errs...)
 }
 

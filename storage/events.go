@@ -7,8 +7,9 @@ import (
 )
 
 // Events are the engine's only voice: it has no logger. A nil callback is
-// skipped. They are called from the engine's goroutines without locks held,
-// must return quickly and must not call back into the engine.
+// skipped. They are called from the engine's goroutines without locks held that
+// another append or read needs, must return quickly and must not call back into
+// the engine.
 type Events struct {
 	Recovery           func(RecoveryProgress)
 	Recovered          func(RecoveryResult)

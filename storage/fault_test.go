@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,14 +22,36 @@ type limited struct {
 
 func (l *limited) Free() (int64, int64, error) { return l.free.Load(), 1 << 40, nil }
 
+// told is what the events said of the space, in order.
+type told struct {
+	sync.Mutex
+	said []string
+}
+
+func (w *told) listen(e *Events) {
+	say := func(what string) func(int64) {
+		return func(int64) {
+			w.Lock()
+			defer w.Unlock()
+			w.said = append(w.said, what)
+		}
+	}
+	e.StorageFull, e.StorageFree = say("full"), say("free")
+}
+
+func (w *told) is(want ...string) bool {
+	w.Lock()
+	defer w.Unlock()
+	return slices.Equal(w.said, want)
+}
+
 func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	fs := &limited{FS: vfs.NewMemory()}
 	fs.free.Store(1 << 30)
-	var events []string
+	var events told
 	e := open(t, fs, func(o *Options) {
 		o.ReserveBytes = 1 << 20
-		o.Events.StorageFull = func(int64) { events = append(events, "full") }
-		o.Events.StorageFree = func(int64) { events = append(events, "free") }
+		events.listen(&o.Events)
 	})
 	p, facts := part(t, e, 1), part(t, e, 2)
 	put(t, e, Append{Partition: p, Batch: transactional(7, 0, 0, "x"), Txn: TxnOpen})
@@ -58,8 +81,8 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	}
 	fs.free.Store(1 << 30)
 	put(t, e, client)
-	if !slices.Equal(events, []string{"full", "free"}) {
-		t.Errorf("events %v", events)
+	if !events.is("full", "free") {
+		t.Errorf("events %v", events.said)
 	}
 }
 
@@ -69,11 +92,10 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 func TestARefusalAtTheEdgeIsAnEvent(t *testing.T) {
 	fs := &limited{FS: vfs.NewMemory()}
 	fs.free.Store(1 << 30)
-	var events []string
+	var events told
 	e := open(t, fs, func(o *Options) {
 		o.ReserveBytes = 1 << 20
-		o.Events.StorageFull = func(int64) { events = append(events, "full") }
-		o.Events.StorageFree = func(int64) { events = append(events, "free") }
+		events.listen(&o.Events)
 	})
 	p := part(t, e, 1)
 	large := Append{Partition: p, Batch: plain(strings.Repeat("x", 200_000))}
@@ -84,8 +106,38 @@ func TestARefusalAtTheEdgeIsAnEvent(t *testing.T) {
 		}
 		put(t, e, Append{Partition: p, Batch: plain("small")})
 	}
-	if !slices.Equal(events, []string{"full"}) {
-		t.Errorf("events %v", events)
+	if !events.is("full") {
+		t.Errorf("events %v", events.said)
+	}
+}
+
+// The disk fills up or has room again while nobody appends: the state follows,
+// also when the last append was taken at the edge.
+func TestTheStateOfTheSpaceFollowsWithoutAppends(t *testing.T) {
+	fs := &limited{FS: vfs.NewMemory()}
+	fs.free.Store(1 << 30)
+	var events told
+	e := open(t, fs, func(o *Options) {
+		o.ReserveBytes = 1 << 20
+		events.listen(&o.Events)
+	})
+	p := part(t, e, 1)
+	put(t, e, Append{Partition: p, Batch: plain("a")})
+	fs.free.Store(1 << 10) // somebody else
+	e.jobs.kick(jobSpace)
+	within(t, "full", func() bool { return events.is("full") })
+	if _, err := e.Append(Append{Partition: p, Batch: plain("b")}); !errors.Is(err, ErrStorageFull) {
+		t.Errorf("append without room: %v", err)
+	}
+	fs.free.Store(1<<20 + 1<<10)
+	put(t, e, Append{Partition: p, Batch: plain("c")})
+	if !events.is("full") {
+		t.Errorf("at the edge: events %v", events.said)
+	}
+	fs.free.Store(1 << 30)
+	within(t, "free again", func() bool { return events.is("full", "free") })
+	if e.Stats().StorageLow {
+		t.Error("the storage is still low")
 	}
 }
 

@@ -168,6 +168,7 @@ const (
 	jobExpire     = "expire producers"
 	jobRetire     = "retention"
 	jobCompact    = "compaction"
+	jobSpace      = "free space"
 )
 
 // backgroundJobs is everything the workers do.
@@ -179,6 +180,7 @@ func (e *Engine) backgroundJobs() []*job {
 		{name: jobExpire, interval: e.o.ProducerExpiryCheck, run: e.expireProducers},
 		{name: jobRetire, interval: e.o.RetentionCheckInterval, run: e.retire},
 		{name: jobCompact, interval: e.o.CleanerBackoff, run: newCompactor(e).run},
+		{name: jobSpace, interval: spaceInterval, run: e.checkSpace},
 	}
 }
 

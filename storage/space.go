@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/perigeemq/perigee/storage/vfs"
 )
@@ -11,7 +13,8 @@ import (
 // space refuses appends before the file system does, so that there is room left
 // to end transactions, to delete and to take the checkpoint that frees journal
 // files. It asks the file system once per a fraction of the reserve while all is
-// well, and at every append while it is not.
+// well, and at every append while it is not; and now and then without any append,
+// so that the state is true when nobody produces.
 type space struct {
 	fs      vfs.FS
 	reserve int64
@@ -20,7 +23,7 @@ type space struct {
 	spent atomic.Int64 // bytes appended since the file system was asked
 	low   atomic.Bool
 
-	mu sync.Mutex // one asker at a time
+	mu sync.Mutex // one asker at a time, until the change it made is told
 }
 
 // The file system is asked again after reserve/askEvery bytes of appends.
@@ -61,9 +64,9 @@ func (s *space) admit(appends []Append) error {
 // with every batch that comes close.
 func (s *space) ask(n int64) (free int64, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	free, _, err = s.fs.Free()
 	if err != nil {
-		s.mu.Unlock()
 		return 0, err
 	}
 	s.spent.Store(0)
@@ -72,12 +75,11 @@ func (s *space) ask(n int64) (free int64, err error) {
 		limit += s.reserve / askEvery
 	}
 	low := free-n < limit
-	changed := s.low.Swap(low) != low
-	s.mu.Unlock()
 	switch {
-	case changed && low:
+	case s.low.Swap(low) == low:
+	case low:
 		s.events.storageFull(free)
-	case changed:
+	default:
 		s.events.storageFree(free)
 	}
 	return free, nil
@@ -85,3 +87,23 @@ func (s *space) ask(n int64) (free int64, err error) {
 
 // exhausted says that a write met the end of the space: the next append asks.
 func (s *space) exhausted() { s.spent.Store(s.reserve) }
+
+// How often the file system is asked when nobody appends: rarely while all is
+// well, soon again while it is not.
+const (
+	spaceInterval = 10 * time.Second
+	spaceRetry    = time.Second
+)
+
+// checkSpace sees what appends do not: others that use the disk or leave it, and
+// files of ours that went.
+func (e *Engine) checkSpace(context.Context, uint64) error {
+	if e.space.reserve == 0 {
+		return nil
+	}
+	_, err := e.space.ask(0)
+	if e.space.low.Load() {
+		e.jobs.after(jobSpace, spaceRetry)
+	}
+	return err
+}
