@@ -6,14 +6,22 @@ perigee=$(realpath "${1:-bin/perigee}")
 here=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 cd "$work"
-free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])' 2>/dev/null || echo $((20000 + RANDOM % 20000)); }
+# A port nobody answers on, below those the system gives to outgoing connections.
+free_port() {
+	local p=$((15000 + RANDOM % 16000))
+	while (: <"/dev/tcp/127.0.0.1/$p") 2>/dev/null; do p=$((15000 + RANDOM % 16000)); done
+	echo "$p"
+}
 kafka=127.0.0.1:$(free_port)
 export PERIGEE_BROKERS=$kafka
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 start() {
 	"$perigee" serve --data-dir "$work/data" --kafka-listen "$kafka" --moonmq-listen off --http-listen off &
 	pid=$!
-	until "$perigee" cluster info >/dev/null 2>&1; do sleep 0.05; done
+	until "$perigee" cluster info >/dev/null 2>&1; do
+		kill -0 "$pid" 2>/dev/null || { echo "the broker did not start" >&2; exit 1; }
+		sleep 0.05
+	done
 }
 trap 'kill "$pid" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 

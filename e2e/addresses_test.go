@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/perigeemq/perigee/e2e/freeport"
 )
 
 // told is the address a client that connects to addr is told to use.
@@ -46,7 +48,7 @@ func hasIPv6() bool {
 // Clients are told an address they can reach: the configured one, the one that
 // was bound, or, where that is every address, the one they came by.
 func TestAdvertisedAddresses(t *testing.T) {
-	_, port, _ := net.SplitHostPort(freeAddr(t))
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	type client struct{ from, told string } // host the client connects to → host it is told
 	for _, c := range []struct {
 		name, bind string

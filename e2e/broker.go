@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/perigeemq/perigee/e2e/freeport"
 )
 
 const (
@@ -55,7 +56,7 @@ func StartIn(t testing.TB, dir string, args ...string) *Broker {
 	if addr := os.Getenv("PERIGEE_E2E_EXTERNAL"); addr != "" {
 		return &Broker{t: t, Kafka: addr, external: true}
 	}
-	b := &Broker{t: t, Dir: dir, Kafka: freeAddr(t), MoonMQ: freeAddr(t), HTTP: freeAddr(t), args: args}
+	b := &Broker{t: t, Dir: dir, Kafka: freeport.Addr(t), MoonMQ: freeport.Addr(t), HTTP: freeport.Addr(t), args: args}
 	t.Cleanup(b.cleanup)
 	b.Restart()
 	return b
@@ -247,16 +248,6 @@ func RemoveBinary() {
 	if build.binary != "" && os.Getenv("PERIGEE_E2E_BINARY") == "" {
 		os.RemoveAll(filepath.Dir(build.binary))
 	}
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 type lockedBuffer struct {

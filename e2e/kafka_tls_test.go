@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/perigeemq/perigee/e2e/freeport"
 )
 
 // keyStore puts a key and its certificate into one PEM file, as Kafka wants
@@ -37,7 +39,7 @@ func keyStore(t *testing.T, p pemPair) string {
 // one that speaks TLS, and returns the address of the second.
 func startTLS(t *testing.T, certs certificates, more string) (b *Broker, secure string) {
 	t.Helper()
-	plain, secure := freeAddr(t), freeAddr(t)
+	plain, secure := freeport.Addr(t), freeport.Addr(t)
 	file := filepath.Join(t.TempDir(), "server.properties")
 	text := fmt.Sprintf("ssl.keystore.type=PEM\nssl.keystore.location=%s\nssl.truststore.type=PEM\nssl.truststore.location=%s\n%s",
 		keyStore(t, certs.server), certs.ca, more)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,17 +12,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/perigeemq/perigee/e2e/freeport"
 )
 
 // ownBroker runs `perigee serve` on a directory until stop.
 func ownBroker(t *testing.T, dir string) (s *shell, stop func()) {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := freeport.Addr(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, log bytes.Buffer
 	code := make(chan int, 1)
