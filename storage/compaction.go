@@ -163,7 +163,7 @@ func chooseCleanable(segments []segment.Meta, c PartitionConfig, b model.Bounds,
 		if endOf(segments, i) > min(b.Stable, b.High) {
 			break
 		}
-		if lag := c.MinCompactionLag.Milliseconds(); lag > 0 && now-youngest(segments, i) < lag {
+		if lag := c.MinCompactionLag.Milliseconds(); lag > 0 && now-youngest(segments, i, now) < lag {
 			break
 		}
 		w.segments, w.end, all = i+1, endOf(segments, i), all+m.Size

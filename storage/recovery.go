@@ -116,6 +116,7 @@ func (r *recovery) restore(s *partitionState) error {
 	p.mu.start = s.start
 	p.mu.producers = *s.producers
 	for i, m := range s.segments {
+		m.Touched = r.now
 		seg := p.newSegment(m)
 		if i < len(s.segments)-1 {
 			seg.Seal()

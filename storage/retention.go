@@ -87,7 +87,7 @@ func chooseAged(segments []segment.Meta, age time.Duration, high model.Offset, n
 	}
 	for i, m := range segments {
 		end := endOf(segments, i)
-		if m.Size == 0 || end > high || now-youngest(segments, i) <= age.Milliseconds() {
+		if m.Size == 0 || end > high || now-youngest(segments, i, now) <= age.Milliseconds() {
 			break
 		}
 		x.segments, x.end = i+1, end
@@ -123,17 +123,21 @@ func endOf(segments []segment.Meta, i int) model.Offset {
 }
 
 // youngest is the time of a segment's youngest record, in Unix milliseconds: the
-// largest timestamp, but not later than the segment after it was begun. Without
-// that a producer whose clock runs ahead would keep its records for ever. Records
-// without timestamps are as old as their segment.
-func youngest(segments []segment.Meta, i int) int64 {
+// largest timestamp. A producer whose clock runs ahead would keep its records for
+// ever, so while that lies in the future the time counts at which the segment after it
+// was begun. Only then: that time is our clock's, which may have been wrong too.
+// Records without timestamps are as old as the last append.
+func youngest(segments []segment.Meta, i int, now int64) int64 {
 	m := segments[i]
-	t := int64(m.MaxTimestamp)
-	if t < 0 {
-		t = m.Created
-	}
+	t, last := int64(m.MaxTimestamp), m.Touched
 	if i+1 < len(segments) && segments[i+1].Created > 0 {
-		t = min(t, segments[i+1].Created)
+		last = max(m.Created, segments[i+1].Created)
+	}
+	switch {
+	case t < 0:
+		return last
+	case t > now && i+1 < len(segments) && segments[i+1].Created > 0:
+		return min(t, last)
 	}
 	return t
 }

@@ -50,6 +50,10 @@ func TestRetentionChooses(t *testing.T) {
 		}
 		return metas
 	}
+	touched := func(m segment.Meta, begun, last time.Duration) segment.Meta {
+		m.Created, m.Touched = int64(ago(begun)), int64(ago(last))
+		return m
+	}
 	age, size := PartitionConfig{RetentionAge: 5 * day}, PartitionConfig{RetentionBytes: 250}
 	empty := append(ages(9*day, 8*day), segment.Meta{ID: segment.ID{Base: 20}, Next: 20, MaxTimestamp: model.NoTimestamp})
 	tests := map[string]struct {
@@ -69,6 +73,11 @@ func TestRetentionChooses(t *testing.T) {
 		"dated tomorrow, but begun long ago":        {begun(ages(-day, 8*day, 0), 9*day, 8*day, day), age, 30, 2},
 		"dated tomorrow and active":                 {ages(9*day, -day), age, 20, 1},
 		"without timestamps":                        {begun([]segment.Meta{meta(0, model.NoTimestamp), meta(1, ago(0))}, 9*day, 8*day), age, 20, 1},
+		"begun by a clock that was behind":          {begun(ages(day, 0), 2*day, 9*day), age, 20, 0},
+		"both begun by such a clock":                {begun(ages(day, 0), 10*day, 9*day), age, 20, 0},
+		"without timestamps, ended lately":          {begun([]segment.Meta{meta(0, model.NoTimestamp), meta(1, ago(0))}, 9*day, 4*day), age, 20, 0},
+		"without timestamps, written to":            {[]segment.Meta{touched(meta(0, model.NoTimestamp), 9*day, day)}, age, 10, 0},
+		"without timestamps, left alone":            {[]segment.Meta{touched(meta(0, model.NoTimestamp), 9*day, 6*day)}, age, 10, 1},
 		"more than the size by one segment":         {ages(0, 0, 0, 0), size, 40, 1},
 		"more than the size by less than a segment": {ages(0, 0, 0), size, 30, 0},
 		"the active one never goes for its size":    {ages(0), PartitionConfig{RetentionBytes: 1}, 10, 0},

@@ -53,6 +53,9 @@ type Meta struct {
 	MaxTimestampBase model.Offset
 	// Created is when the first batch was appended, Unix milliseconds by our clock.
 	Created int64
+	// Touched is when the last batch was appended, or when the segment was read back
+	// from a checkpoint, which does not have it.
+	Touched int64
 }
 
 type guardedMeta struct {
@@ -152,7 +155,7 @@ func (m *Meta) add(h *batch.Header, pos, now int64) {
 	if h.MaxTimestamp > m.MaxTimestamp {
 		m.MaxTimestamp, m.MaxTimestampBase = h.MaxTimestamp, h.BaseOffset
 	}
-	m.Next = h.NextOffset()
+	m.Next, m.Touched = h.NextOffset(), now
 }
 
 // Undo removes what Write put behind the segment's size. It opens the file only if
