@@ -270,7 +270,8 @@ func (b *Broker) openEngine(ctx context.Context) error {
 	return nil
 }
 
-// explain says about an engine that did not open what an operator can do.
+// explain says about an engine that did not open, or topics of its own that cannot be
+// read, what an operator can do.
 func (b *Broker) explain(err error) error {
 	dir := b.dataDir()
 	if locked, ok := errors.AsType[*vfs.LockedError](err); ok {
@@ -302,7 +303,7 @@ func (b *Broker) openCoordinator(ctx context.Context) error {
 		Volume: b.volume,
 	})
 	if err != nil {
-		return fmt.Errorf("open coordinator: %w", err)
+		return b.explain(err)
 	}
 	b.coordinator = c
 	return nil

@@ -33,7 +33,7 @@ type CheckReport struct {
 const maxDamage = 1000
 
 // Check verifies everything in a data directory that no engine has open: the
-// checkpoint, the journal as far back as it is kept, every batch of every segment with
+// identity, the checkpoint, the journal as far back as it is kept, every batch of every segment with
 // its checksums, offsets and records, the index files, and that the producers,
 // transactions and epochs of the checkpoint are those the logs tell of. It changes
 // nothing. Of the options it needs FS. Errors: *vfs.LockedError while an engine has the
@@ -67,6 +67,11 @@ type checkedPartition struct {
 }
 
 func (c *check) run() error {
+	if _, err := c.e.readIdentity(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.blame(err); err != nil {
+			return err
+		}
+	}
 	if err := c.checkpoint(); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"sync"
@@ -140,16 +141,10 @@ func (e *Engine) Delete(tps ...model.TopicPartition) error {
 		return ErrClosed
 	}
 	for _, tp := range tps {
-		e.partitions.Lock()
-		k := e.partitions.known[tp]
-		delete(e.partitions.known, tp)
-		e.partitions.Unlock()
+		k := e.withdraw(tp)
 		if k == nil {
 			continue
 		}
-		k.mu.Lock() // behind the appends that are under way
-		k.kill(ErrPartitionDeleted)
-		k.mu.Unlock()
 		k.vis.Lock()
 		segments := k.vis.segments
 		k.vis.segments = nil
@@ -167,12 +162,17 @@ func (e *Engine) Delete(tps ...model.TopicPartition) error {
 
 // Retain deletes everything on disk that keep does not want: what a crash left of
 // topics whose deletion is a fact already. Call it once, after the catalog is known.
+// In a repair the catalog may have lost facts too: then nothing is deleted but set
+// aside.
 func (e *Engine) Retain(keep func(model.TopicPartition) bool) error {
 	var unwanted []model.TopicPartition
 	for _, p := range e.all() {
 		if !keep(p.tp) {
 			unwanted = append(unwanted, p.tp)
 		}
+	}
+	if e.o.Repair {
+		return e.setAside(unwanted)
 	}
 	if err := e.Delete(unwanted...); err != nil {
 		return err
@@ -186,6 +186,56 @@ func (e *Engine) Retain(keep func(model.TopicPartition) bool) error {
 		}
 		return nil
 	})
+}
+
+// asideSuffix marks the directory of a partition that no topic has. Nothing looks into
+// it, and it stays.
+const asideSuffix = ".aside"
+
+// setAside gives partitions up and keeps their files under another name.
+func (e *Engine) setAside(tps []model.TopicPartition) error {
+	for _, tp := range tps {
+		k := e.withdraw(tp)
+		if k == nil {
+			continue
+		}
+		for _, s := range k.segments() {
+			if err := errors.Join(s.Flush(), s.Close()); err != nil {
+				return fmt.Errorf("set %s aside: %w", tp, err)
+			}
+		}
+		aside := k.dir + asideSuffix
+		for n := 2; ; n++ {
+			if _, err := e.o.FS.Stat(aside); err != nil {
+				break
+			}
+			aside = fmt.Sprint(k.dir, asideSuffix, n)
+		}
+		err := e.o.FS.Rename(k.dir, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has held nothing
+		}
+		if err != nil {
+			return fmt.Errorf("set %s aside: %w", tp, err)
+		}
+		e.o.Events.partitionRecovered(tp, "no topic has it; its files are set aside in "+aside)
+	}
+	return nil
+}
+
+// withdraw takes a partition out of the engine; nil when it is not there.
+func (e *Engine) withdraw(tp model.TopicPartition) *known {
+	e.partitions.Lock()
+	k := e.partitions.known[tp]
+	delete(e.partitions.known, tp)
+	e.partitions.Unlock()
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock() // behind the appends that are under way
+	k.kill(ErrPartitionDeleted)
+	k.mu.Unlock()
+	return k
 }
 
 // reaperHas reports whether a partition's directory is on its way out already.

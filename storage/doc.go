@@ -5,11 +5,12 @@
 // # A data directory
 //
 //	LOCK                       held by the process that has it open
-//	identity.json              cluster id, number of starts, whether the last one was stopped
+//	identity.json              cluster id, number of starts, whether the last one was stopped, checksum
 //	checkpoint-…               what is safe outside the journal; the newest two
 //	journal/….journal          the one write-ahead log; see package journal
 //	topics/ID/PARTITION/       ID is the topic's, in URL-safe base64
 //	    00000000000000000000.log, .index …    see package segment
+//	topics/ID/PARTITION.aside  of no topic, when a repair looked; nothing reads it
 //
 // A partition without records has no directory.
 //

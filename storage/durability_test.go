@@ -356,8 +356,8 @@ func TestARepairDoesNotPreferWhatACompactionLeft(t *testing.T) {
 	}
 	edit(t, memory, p.segments()[1].Path(), cut(1)) // the damage that needs the repair
 	e = open(t, memory, func(o *Options) { o.Repair = true })
-	if b := part(t, e, 1).Bounds(); b.Start != 0 || b.High != 19 {
-		t.Errorf("bounds %+v, want 0 to 19", b)
+	if b := part(t, e, 1).Bounds(); b.Start != 0 || b.High != 20 {
+		t.Errorf("bounds %+v, want 0 to 20", b)
 	}
 	if got := values(t, part(t, e, 1)); len(got) != 19 {
 		t.Errorf("%d records, want 19", len(got))

@@ -80,8 +80,11 @@ func (e *Engine) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	recovered, err := e.recover(ctx, clean)
+	recovered, repaired, err := e.recover(ctx, clean)
 	if err != nil {
+		return err
+	}
+	if err := e.outnumber(); err != nil {
 		return err
 	}
 	e.journal, err = journal.Open(recovered, journal.Options{
@@ -95,6 +98,12 @@ func (e *Engine) start(ctx context.Context) error {
 	}
 	e.checkpoints.unsaved.Add(recovered.Bytes) // beside what entries referred to
 	e.jobs = startScheduler(e.o.Workers, e.backgroundJobs(), e.o.Events.backgroundError)
+	if repaired {
+		if err := e.checkpoint(ctx, e.jobs.id()); err != nil {
+			e.jobs.stop()
+			return errors.Join(err, e.journal.Close(), e.closeFiles())
+		}
+	}
 	if e.checkpoints.unsaved.Load() >= e.o.JournalBytes/2 {
 		e.jobs.kick(jobCheckpoint) // runs too short to take one must not add up
 	}

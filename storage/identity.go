@@ -35,6 +35,14 @@ type identityRecord struct {
 	Cluster     string            `json:"cluster"`
 	Incarnation model.LeaderEpoch `json:"incarnation"`
 	Clean       bool              `json:"clean"` // Close was the last thing to happen
+	// Sum is the CRC-32C of the others, see seal. Files from before it was there have
+	// none.
+	Sum string `json:"sum,omitempty"`
+}
+
+// seal is what Sum must be.
+func (r *identityRecord) seal() string {
+	return fmt.Sprintf("%08x", journal.Checksum(fmt.Appendf(nil, "%d %s %d %t", r.Format, r.Cluster, r.Incarnation, r.Clean)))
 }
 
 // ForeignDirectoryError says that the data directory holds something else.
@@ -55,20 +63,56 @@ func (e *VersionError) Error() string {
 // counts this start. The count is durable before anything is appended under it.
 func (e *Engine) identify() (clean bool, err error) {
 	record, err := e.readIdentity()
+	if damage, ok := errors.AsType[*CorruptionError](err); ok && e.o.Repair {
+		record, err = e.guessIdentity(record, damage), nil
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		record, err = e.newIdentity()
 	}
 	if err != nil {
 		return false, err
 	}
-	clean = record.Clean
+	return record.Clean, e.count(record)
+}
+
+// count makes the next start the current one.
+func (e *Engine) count(record identityRecord) error {
+	clean := record.Clean
 	record.Clean = false
 	record.Incarnation++
 	if err := e.writeIdentity(record); err != nil {
-		return false, err
+		return err
 	}
 	e.identity = Identity{ClusterID: record.Cluster, Incarnation: record.Incarnation, CleanStart: clean}
-	return clean, nil
+	return nil
+}
+
+// guessIdentity makes the best of a damaged record. The count may be too low, see
+// outnumber.
+func (e *Engine) guessIdentity(r identityRecord, damage *CorruptionError) identityRecord {
+	what := "cluster id " + r.Cluster + " is kept"
+	if _, err := model.ParseTopicID(r.Cluster); err != nil {
+		r.Cluster = model.NewTopicID().String()
+		what = "the cluster id is lost, the new one is " + r.Cluster
+	}
+	r.Format, r.Incarnation, r.Clean = formatVersion, max(r.Incarnation, firstIncarnation), false
+	e.o.Events.partitionRecovered(model.TopicPartition{}, damage.Error()+"; "+what)
+	return r
+}
+
+// outnumber puts this start above every one that has left batches in the logs: the
+// record may have been damaged, or come from a backup.
+func (e *Engine) outnumber() error {
+	highest := model.NoLeaderEpoch
+	for _, p := range e.all() {
+		if known := *p.epochs.Load(); len(known) > 0 {
+			highest = max(highest, known[len(known)-1].Epoch)
+		}
+	}
+	if highest < e.identity.Incarnation {
+		return nil
+	}
+	return e.count(identityRecord{Format: formatVersion, Cluster: e.identity.ClusterID, Incarnation: highest, Clean: e.identity.CleanStart})
 }
 
 func (e *Engine) readIdentity() (identityRecord, error) {
@@ -79,6 +123,9 @@ func (e *Engine) readIdentity() (identityRecord, error) {
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, &CorruptionError{File: identityFile, Reason: err.Error()}
+	}
+	if r.Sum != "" && r.Sum != r.seal() {
+		return r, &CorruptionError{File: identityFile, Reason: fmt.Sprintf("checksum %s, computed %s", r.Sum, r.seal())}
 	}
 	if r.Format > formatVersion {
 		return r, &VersionError{Found: r.Format, Known: formatVersion}
@@ -106,6 +153,7 @@ func (e *Engine) newIdentity() (identityRecord, error) {
 }
 
 func (e *Engine) writeIdentity(r identityRecord) error {
+	r.Sum = r.seal()
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode identity: %w", err)

@@ -39,8 +39,9 @@ type Options struct {
 	ProducerExpiry         time.Duration // 24 h since the last batch or marker
 	ProducerExpiryCheck    time.Duration // 10 min
 
-	// Repair lets Open cut the journal at corruption and rebuild partitions from
-	// their segments. What is lost is reported as events. Without it Open refuses.
+	// Repair lets Open check every batch, cut the journal at corruption, and write
+	// segments again without what cannot be read. What is lost is reported as events; a
+	// partition that no topic has is set aside. Without it Open refuses.
 	Repair bool
 
 	Now    func() time.Time // time.Now

@@ -24,8 +24,10 @@ import (
 // Doing it twice gives the same bytes: positions are named, not found.
 //
 // Damage of the journal or the checkpoint refuses the start unless Options.Repair
-// is set. Damage of one partition's files takes that partition offline (or, with
-// Repair, has it rebuilt from what its files still hold); the others go on.
+// is set. Damage of one partition's files takes that partition offline when it is
+// met; the others go on. Repair looks for it everywhere: what can be read is kept (see
+// mend, and rebuild when journal and files do not fit), and a checkpoint says so before
+// anything is appended.
 type recovery struct {
 	e       *Engine
 	ctx     context.Context
@@ -35,33 +37,38 @@ type recovery struct {
 	// ignored partitions were deleted before the checkpoint was captured; the journal
 	// still has the end of them.
 	ignored map[model.TopicPartition]bool
-	told    int64
-	now     int64  // Unix milliseconds, for everything that is replayed
-	scratch []byte // for a batch that the journal refers to
+	// repaired: what the files hold is no longer what the checkpoint says. mended are
+	// files that it names still.
+	repaired bool
+	mended   map[string]bool
+	told     int64
+	now      int64  // Unix milliseconds, for everything that is replayed
+	scratch  []byte // for a batch that the journal refers to
 }
 
 // recover brings the partitions back and says where the journal goes on.
-func (e *Engine) recover(ctx context.Context, clean bool) (*journal.Recovered, error) {
+// repaired asks for a checkpoint before the first append.
+func (e *Engine) recover(ctx context.Context, clean bool) (recovered *journal.Recovered, repaired bool, err error) {
 	r := &recovery{
 		e: e, ctx: ctx, began: time.Now(), now: e.nowMillis(),
-		damaged: make(map[*Partition]error), ignored: make(map[model.TopicPartition]bool),
+		damaged: make(map[*Partition]error), ignored: make(map[model.TopicPartition]bool), mended: make(map[string]bool),
 	}
 	position, err := r.begin()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	recovered, err := r.replay(position)
+	recovered, err = r.replay(position)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	r.result.Clean = clean && recovered.Entries == 0 && recovered.Damage == nil && len(r.damaged) == 0
 	if err := r.settle(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	r.result.Partitions = len(e.partitions.known)
 	r.result.Took = time.Since(r.began)
 	e.o.Events.recovered(r.result)
-	return recovered, nil
+	return recovered, r.repaired, nil
 }
 
 // begin finds where the replay starts. Without a checkpoint or a journal where there
@@ -268,12 +275,16 @@ func (r *recovery) bytes(it *journal.Item, s *segment.Segment) (batch.View, erro
 
 // settle makes the partitions visible and their files agree with them.
 func (r *recovery) settle() error {
+	repair := r.e.o.Repair // believes no file
 	for _, p := range r.e.all() {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		err := r.damaged[p]
-		if err == nil && !r.result.Clean {
+		if err == nil && repair {
+			err = r.mend(p)
+		}
+		if err == nil && (repair || !r.result.Clean) {
 			err = r.tidy(p)
 		}
 		if isDamage(err) {
@@ -341,7 +352,7 @@ func (r *recovery) tidy(p *Partition) error {
 		delete(sizes, index)
 	}
 	for name, size := range sizes {
-		if _, _, ours := segment.ParseName(name); ours {
+		if _, _, ours := segment.ParseName(name); ours && !r.mended[p.dir+"/"+name] {
 			if err := r.e.o.FS.Remove(p.dir + "/" + name); err != nil {
 				return err
 			}
@@ -357,6 +368,7 @@ func (r *recovery) damage(p *Partition, cause error) error {
 		p.offline(cause)
 		return nil
 	}
+	r.repaired = true
 	what, err := p.rebuild(r.e.nowMillis())
 	if err != nil {
 		return fmt.Errorf("rebuild %s: %w", p.tp, err)

@@ -35,7 +35,7 @@ func (f *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.web, "http-listen", "", "HOST:PORT for metrics and health, or off (default 127.0.0.1:9404)")
 	flags.StringVar(&f.logFile, "log-file", "", "file for log lines (default stderr); SIGHUP opens it anew")
 	flags.BoolVar(&f.dev, "dev", false, "defaults for a laptop: small files, little memory, and acknowledged records do not survive a power loss")
-	flags.BoolVar(&f.repair, "repair", false, "start in spite of a corrupt journal and keep what can be read; the log says what is lost")
+	flags.BoolVar(&f.repair, "repair", false, "check every batch at the start and keep what can be read; the log says what is lost")
 	flags.StringArrayVar(&f.set, "set", nil, "set one setting, KEY=VALUE; may be repeated")
 }
 

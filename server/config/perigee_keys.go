@@ -23,7 +23,7 @@ var perigeeKeys = []Key{
 	{Name: "perigee.storage.workers", Type: Int, Default: "2", rule: between(1, 64),
 		Doc: "Background workers for retention, compaction and checkpoints."},
 	{Name: "perigee.repair", Type: Bool, Default: "false",
-		Doc: "Start in spite of a corrupt journal and keep what can be read. Without it the broker refuses and says what is damaged."},
+		Doc: "Check every batch at the start, keep what can be read and give up the rest; the log says what. Without it the broker refuses to start on a damaged journal, and partitions with damage go offline."},
 	{Name: "perigee.allow.open", Type: Bool, Default: "false",
 		Doc: "Allow listeners that other machines can reach although no authentication is set up. Without it such a listener is refused at start."},
 	{Name: "perigee.shutdown.timeout.ms", Type: Long, Default: "30000", Unit: Millis, rule: atLeast(0),
