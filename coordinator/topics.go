@@ -78,6 +78,9 @@ func (c *Coordinator) sequence(b machine.Batch) (machine.Sequenced, error) {
 		return machine.Sequenced{}, errors.Join(err, c.engine.Delete(opened...))
 	}
 	for _, effect := range b.Effects {
+		if _, drop := effect.(catalog.DropTopic); drop {
+			b.Frees = true
+		}
 		open, ok := effect.(catalog.OpenPartitions)
 		if !ok {
 			continue

@@ -43,6 +43,7 @@ type Append struct {
 	Txn         TxnMode
 	Strict      bool // transactions v2: a producer unknown here starts at sequence 0, a marker has a newer epoch
 	Internal    bool // coordinator facts and markers
+	Frees       bool // a fact by which space comes free: taken however little there is
 }
 
 // Append fixes the order of all batches as one journal entry and returns; after a

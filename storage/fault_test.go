@@ -68,6 +68,9 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	if _, err := e.Append(fact); !errors.Is(err, ErrStorageFull) {
 		t.Errorf("a fact below half of the reserve: %v", err)
 	}
+	deletion := fact
+	deletion.Frees = true
+	put(t, e, deletion)
 	put(t, e, end...)
 	if b := p.Bounds(); b.Stable != 2 {
 		t.Errorf("bounds after the end of the transaction: %+v", b)

@@ -31,7 +31,7 @@ const askEvery = 8
 
 // admit answers ErrStorageFull when an append would use the reserve and may not.
 //
-//	free space         clients   coordinator facts   calls with a marker
+//	free space         clients   coordinator facts   calls with a marker, or that free space
 //	above the reserve  yes       yes                 yes
 //	above half of it   no        yes                 yes
 //	below              no        no                  yes: they end what holds on to space
@@ -40,11 +40,11 @@ func (s *space) admit(appends []Append) error {
 		return nil
 	}
 	var n int64
-	internal, marker := true, false
+	internal, ends := true, false
 	for i := range appends {
 		n += int64(appends[i].Batch.Len())
 		internal = internal && appends[i].Internal
-		marker = marker || appends[i].Batch.IsControl()
+		ends = ends || appends[i].Frees || appends[i].Batch.IsControl()
 	}
 	if spent := s.spent.Add(n); !s.low.Load() && spent < s.reserve/askEvery {
 		return nil
@@ -53,7 +53,7 @@ func (s *space) admit(appends []Append) error {
 	if err != nil {
 		return nil // what cannot be asked will say so itself when written to
 	}
-	if free-n >= s.reserve || internal && (marker || free-n >= s.reserve/2) {
+	if free-n >= s.reserve || internal && (ends || free-n >= s.reserve/2) {
 		return nil
 	}
 	return fmt.Errorf("%w: %d bytes are free, %d are kept", ErrStorageFull, free, s.reserve)

@@ -23,6 +23,7 @@ type Batch struct {
 	Timestamp model.Timestamp
 	Producer  *model.ProducerIdentity // nil: outside any transaction
 	Effects   []Effect                // what has to join the same entry
+	Frees     bool                    // space comes free by it, see storage.Append
 }
 
 // Sequenced says where a batch went.

@@ -86,6 +86,9 @@ func (l *LogFacts) entry(b Batch) (entry, error) {
 	if err := e.add(l.main, main, txn); err != nil {
 		return entry{}, err
 	}
+	for i := range e.appends {
+		e.appends[i].Frees = b.Frees
+	}
 	if side.Count() == 0 {
 		e.places = nil
 		return e, nil
