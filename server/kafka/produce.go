@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -43,7 +42,8 @@ const (
 // belong to transactions (new codes, implicit enrolment), 13 uses topic ids.
 //
 // The batches are appended here, on the read goroutine, which fixes their order;
-// the reply waits until they are durable. Acks 1 and all mean the same; acks 0
+// the reply waits until they are durable. Acks 1 and all mean the same, and the
+// request's timeout nothing: it is for replicas, of which there are no others. Acks 0
 // is waited for too, since the engine uses the frame's bytes until then, but not
 // answered. A refused batch then closes the connection, which is the only way
 // left to tell the client.
@@ -75,7 +75,6 @@ type production struct {
 	resp    kmsg.ProduceResponse
 	items   []produced
 	refused error // why some item was refused
-	late    error // why nothing is waited for any more
 
 	// Room for the usual request, which has one batch.
 	room struct {
@@ -415,25 +414,20 @@ func (p *production) ready() bool {
 	return true
 }
 
-// answer is the reply: it waits for every batch, at most for the request's
-// timeout.
+// answer is the reply: it waits for every batch.
 func (p *production) answer(ctx context.Context) kmsg.Response {
-	var timeout <-chan time.Time
-	if !p.ready() {
-		timeout = p.session.waitAtMost(time.Duration(p.req.TimeoutMillis) * time.Millisecond)
-	}
 	for i := range p.items {
-		p.settle(ctx, timeout, &p.items[i])
+		p.settle(ctx, &p.items[i])
 	}
 	return &p.resp
 }
 
 // settle waits for one batch and fills in its answer.
-func (p *production) settle(ctx context.Context, timeout <-chan time.Time, it *produced) {
+func (p *production) settle(ctx context.Context, it *produced) {
 	if it.pending == nil {
 		return
 	}
-	if err := p.await(ctx, timeout, it.pending); err != nil {
+	if err := p.await(ctx, it.pending); err != nil {
 		it.answer.ErrorCode = codeOf(err)
 		return
 	}
@@ -444,32 +438,26 @@ func (p *production) settle(ctx context.Context, timeout <-chan time.Time, it *p
 	}
 }
 
-// await waits for one batch, and gives up for all that are left when it gives up.
-func (p *production) await(ctx context.Context, timeout <-chan time.Time, pending *storage.Pending) error {
+// await waits for one batch, or for the connection's end.
+func (p *production) await(ctx context.Context, pending *storage.Pending) error {
 	select {
 	case <-pending.Done():
 		return pending.Err()
 	default:
 	}
-	if p.late != nil {
-		return p.late
-	}
 	select {
 	case <-pending.Done():
 		return pending.Err()
 	case <-ctx.Done():
-		p.late = ctx.Err()
-	case <-timeout:
-		p.late = context.DeadlineExceeded
+		p.request.frame.Abandon() // the journal may still read it
+		return ctx.Err()
 	}
-	p.request.frame.Abandon() // the journal may still read it
-	return p.late
 }
 
 // waitSilently is the reply to acks=0.
 func (p *production) waitSilently(ctx context.Context) kmsg.Response {
 	for i := range p.items {
-		p.settle(ctx, nil, &p.items[i])
+		p.settle(ctx, &p.items[i])
 	}
 	return nil
 }

@@ -67,13 +67,23 @@ func TestProduceAnswersWithOffsetsInEveryVersion(t *testing.T) {
 
 func TestProduceAcks(t *testing.T) {
 	b := startBroker(t)
-	topic := b.create("orders", 1)
+	topic, elsewhere := b.create("orders", 1), b.create("elsewhere", 1)
 	c := b.dial()
 	for _, acks := range []int16{acksOne, acksAll} {
 		req := produceRequest(topic, plain(t, "x"))
 		req.Acks = acks
 		if got := produceOne(c, 9, req); got.ErrorCode != 0 {
 			t.Errorf("acks %d: error %d", acks, got.ErrorCode)
+		}
+	}
+	for range 20 {
+		// Not even a timeout of 0: there are no replicas to wait for.
+		for _, acks := range []int16{acksOne, acksAll} {
+			req := produceRequest(elsewhere, plain(t, "x"))
+			req.Acks, req.TimeoutMillis = acks, 0
+			if got := produceOne(c, 9, req); got.ErrorCode != 0 {
+				t.Fatalf("acks %d, no time: error %d", acks, got.ErrorCode)
+			}
 		}
 	}
 	silent := produceRequest(topic, plain(t, "y"))

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"github.com/perigeemq/perigee/server/transport"
 )
@@ -20,23 +19,8 @@ type session struct {
 	conn      *transport.Conn
 	principal string // "User:ANONYMOUS" until authentication says more
 
-	patience *time.Timer // see waitAtMost; the write goroutine's
-
 	// From ApiVersions v3+ (KIP-511); empty when the client did not say.
 	software, softwareVersion string
-}
-
-// waitAtMost returns a channel that delivers once after d, for the reply that the
-// write goroutine is running: the next call takes it back. One timer for each
-// session, because a context with a timeout for each request costs more than the
-// rest of its answer.
-func (s *session) waitAtMost(d time.Duration) <-chan time.Time {
-	if s.patience == nil {
-		s.patience = time.NewTimer(d)
-	} else {
-		s.patience.Reset(d)
-	}
-	return s.patience.C
 }
 
 // listener returns the name of the listener the client came through.

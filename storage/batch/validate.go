@@ -15,9 +15,9 @@ var (
 	ErrBatchCount = errors.New("expected exactly one batch per partition")
 	// ErrTooLarge: the batch passes max.message.bytes (MESSAGE_TOO_LARGE).
 	ErrTooLarge = errors.New("batch too large")
-	// ErrReserved: attributes only a broker may set: control, delete horizon
+	// ErrReserved: what only a broker may set: control, delete horizon, a base offset
 	// (INVALID_RECORD).
-	ErrReserved = errors.New("attributes reserved for the broker")
+	ErrReserved = errors.New("reserved for the broker")
 	// ErrProducer: producer id, epoch, sequence and transactional bit do not go
 	// together (INVALID_RECORD).
 	ErrProducer = errors.New("inconsistent producer fields")
@@ -178,6 +178,8 @@ func validateHeader(v View) error {
 	switch a := v.Attributes(); {
 	case a.IsControl():
 		return fmt.Errorf("%w: control batch", ErrReserved)
+	case v.BaseOffset() != 0:
+		return fmt.Errorf("%w: base offset %d", ErrReserved, v.BaseOffset())
 	case a.HasDeleteHorizon():
 		return fmt.Errorf("%w: delete horizon", ErrReserved)
 	case a.TimestampType() == LogAppendTime:

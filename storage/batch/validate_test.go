@@ -23,7 +23,7 @@ import (
 
 func TestAcceptLeavesAGoodBatchAlone(t *testing.T) {
 	for _, c := range codecs {
-		v := build(t, batch.BuilderOptions{BaseOffset: 123, Codec: batch.DefaultCodec(c)}, someRecords())
+		v := build(t, batch.BuilderOptions{Codec: batch.DefaultCodec(c)}, someRecords())
 		b := slices.Clone(v.Bytes())
 		got, err := batch.Accept(b, batch.Rules{MaxBatchBytes: v.Len()})
 		if err != nil {
@@ -185,6 +185,7 @@ func TestHeadersOnlyABrokerMayWriteAreRefused(t *testing.T) {
 		{"control", attributes(0x20), batch.ErrReserved},
 		{"transactional control", attributes(0x30), batch.ErrReserved},
 		{"delete horizon", attributes(0x40), batch.ErrReserved},
+		{"base offset", func(b []byte) { b[7] = 77 }, batch.ErrReserved},
 		{"log append time", attributes(0x08), batch.ErrTimestamp},
 		{"transactional without producer", attributes(0x10), batch.ErrProducer},
 		{"producer without sequence", producer(5, 0, -1, 0), batch.ErrProducer},
