@@ -123,6 +123,35 @@ func repaired(t *testing.T, fs *vfs.Memory, want []string) {
 	}
 }
 
+// Behind a damaged batch that the journal refers to stands more, in the file and in the
+// journal alone.
+func TestARepairGoesOnBehindADamagedReference(t *testing.T) {
+	fs := vfs.NewMemory()
+	e := open(t, fs, func(o *Options) { o.ReferenceThreshold = 1000 })
+	p := part(t, e, 1)
+	large := strings.Repeat("x", 5000)
+	for i := range 9 {
+		value := "small"
+		if i%3 == 1 {
+			value = large
+		}
+		put(t, e, Append{Partition: p, Batch: idempotent(7, 0, model.Sequence(i), value)})
+	}
+	want := slices.Delete(values(t, p), 4, 5)
+	crashed := fs.Crash(nil)
+	edit(t, crashed, names(t, crashed, mendDir, ".log")[0], flip(func(int64) int64 { return 10_000 })) // in the second large one
+	e = open(t, crashed, func(o *Options) { o.Repair = true })
+	p = part(t, e, 1)
+	if got := values(t, p); !slices.Equal(got, want) || p.Bounds().High != 9 {
+		t.Errorf("%+v, %.40q", p.Bounds(), got)
+	}
+	put(t, e, Append{Partition: p, Batch: idempotent(7, 0, 9, "more")})
+	shut(t, e)
+	if report, err := Check(t.Context(), Options{FS: crashed}); err != nil || len(report.Damage) > 0 {
+		t.Errorf("the checker finds %v, %v", report, err)
+	}
+}
+
 // Whoever is told of a rolled back transaction waits for its marker, or would hide what
 // its producer writes later.
 func TestARepairWritesAbortMarkersAgain(t *testing.T) {

@@ -231,6 +231,10 @@ func (r *recovery) item(p *Partition, it *journal.Item) error {
 			"the journal appends offset %d there, but offset %d at byte %d is next", it.Offset, end, s.Size())}
 	}
 	v, err := r.bytes(it, s)
+	if h, told := r.lost(it, err); told {
+		p.commitLocked(&h, s, r.now)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -246,12 +250,23 @@ func (r *recovery) item(p *Partition, it *journal.Item) error {
 	return nil
 }
 
+// lost reports whether a repair goes on behind a referenced batch that is damaged: its
+// header must tell where. It is mend that takes the batch out.
+func (r *recovery) lost(it *journal.Item, err error) (h batch.Header, told bool) {
+	if !isDamage(err) || !r.e.o.Repair || it.Kind != journal.KindReference {
+		return h, false
+	}
+	h, err = batch.ParseHeader(r.scratch)
+	return h, err == nil && h.BaseOffset == it.Offset && h.Len == int(it.Length)
+}
+
 // bytes brings an item's bytes to, or finds them at, their place. Their checksum is
 // compared once: the journal has compared an inline one's with its entry's.
 func (r *recovery) bytes(it *journal.Item, s *segment.Segment) (batch.View, error) {
 	b := it.Bytes
 	if it.Kind == journal.KindReference {
 		r.scratch = slices.Grow(r.scratch[:0], int(it.Length))[:it.Length]
+		clear(r.scratch[:min(batch.HeaderBytes, len(r.scratch))])
 		b = r.scratch
 		r.e.checkpoints.unsaved.Add(int64(it.Length))
 		if err := s.Read(b, it.Position); err != nil {
