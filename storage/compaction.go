@@ -27,7 +27,8 @@ import (
 // What else goes, see pass.keep: records of aborted transactions; tombstones and
 // transaction markers once their delete horizon has passed (KIP-534: the horizon
 // is written into the batch by the pass that found nothing else kept it). Offsets
-// do not change, a batch that shrinks keeps its last offset and its codec.
+// do not change, a batch that shrinks keeps its last offset and its codec. The
+// partition's last batch stays, without records if it has to.
 //
 // The swap of a group is one change of the partition's list of segments, which the
 // next checkpoint makes durable; until then a crash brings the old files back.

@@ -26,6 +26,11 @@ type pass struct {
 	// the map is full.
 	from, end model.Offset
 
+	// last is the partition's last offset. Its batch stays, without records if need be: a
+	// client that reads up to the end learns from batches where it is, and nobody may
+	// ever write again.
+	last model.Offset
+
 	// unended are the producers with records of a transaction whose marker has not been
 	// met yet.
 	unended map[model.ProducerID]bool
@@ -45,7 +50,7 @@ func newPass(p *Partition, v *view, end model.Offset, now model.Timestamp, memor
 		p: p, segments: v.segments[:n], aborted: v.aborted,
 		now: now, fresh: now + model.Timestamp(p.Config().DeleteRetention.Milliseconds()),
 		keys: newKeyMap(memoryBytes), from: max(model.Offset(p.cleaned.Load()), v.Start),
-		unended: make(map[model.ProducerID]bool), horizon: noHorizon,
+		last: v.High - 1, unended: make(map[model.ProducerID]bool), horizon: noHorizon,
 	}
 	if n > 0 {
 		ps.end = v.segments[n].Base()
@@ -140,10 +145,14 @@ func (ps *pass) judge(v batch.View) (decision, error) {
 		return d, err
 	}
 	ps.removed += int64(v.Count()) - int64(kept)
-	if kept == 0 {
+	switch {
+	case kept > 0:
+	case v.LastOffset() < ps.last:
 		return decision{verdict: dropWhole}, nil
+	case v.Count() == 0:
+		return decision{}, nil
 	}
-	if v.IsTransactional() {
+	if v.IsTransactional() && kept > 0 {
 		ps.unended[v.ProducerID()] = true
 	}
 	if kept < int(v.Count()) || d.horizon != model.NoTimestamp {
@@ -168,6 +177,8 @@ func (ps *pass) judgeMarker(v batch.View) decision {
 		return decision{verdict: keepPart, keep: []bool{true}, horizon: ps.fresh}
 	case ps.now < horizon:
 		ps.horizon = min(ps.horizon, horizon)
+		return decision{}
+	case v.LastOffset() >= ps.last:
 		return decision{}
 	}
 	ps.removed++

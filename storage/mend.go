@@ -104,6 +104,12 @@ func (m *mender) run() (*segment.Segment, error) {
 		}
 	}
 	m.mark(m.bound)
+	if end := model.Offset(m.p.end.Load()); m.bound == end && m.next < end {
+		// Clients that read up to the end have to get there, see pass.last.
+		v := batch.Empty(m.next, end-1)
+		v.SetLeaderEpoch(m.p.EpochAt(m.next))
+		m.pieces = append(m.pieces, piece{fixed: v})
+	}
 	if m.lost == 0 && m.corrected == 0 {
 		return m.s, m.raw.Close()
 	}

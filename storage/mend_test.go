@@ -108,6 +108,9 @@ func repaired(t *testing.T, fs *vfs.Memory, want []string) {
 		if got := values(t, p); !slices.Equal(got, want) || p.Bounds() != (model.Bounds{Stable: 40, High: 40, End: 40}) {
 			t.Fatalf("%s: %+v, %q, want %q", what, p.Bounds(), got, want)
 		}
+		if end := followed(t, p, 0); end != 40 {
+			t.Errorf("%s: a client gets to %d", what, end)
+		}
 		put(t, open, Append{Partition: p, Batch: idempotent(7, 0, 40, "more")})
 		if at := put(t, open, Append{Partition: p, Batch: idempotent(7, 0, 38, "some value 38")}).At(0); at.Base != 38 || !at.Duplicate {
 			t.Errorf("%s: repeated batch %+v", what, at)

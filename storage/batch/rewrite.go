@@ -46,6 +46,16 @@ func (v View) Recompress(c Codec, batchLimitBytes int, plainLimitBytes int64) (V
 	})
 }
 
+// Empty returns a batch without records, which takes offsets that are lost.
+func Empty(from, to model.Offset) View {
+	b := appendHeader(make([]byte, 0, HeaderBytes), &Header{
+		BaseOffset: from, LastOffsetDelta: int32(to - from),
+		BaseTimestamp: model.NoTimestamp, MaxTimestamp: model.NoTimestamp,
+		ProducerID: model.NoProducerID, ProducerEpoch: model.NoProducerEpoch, BaseSequence: model.NoSequence,
+	})
+	return finish(b)
+}
+
 // FilterOptions says what compaction keeps of a batch.
 type FilterOptions struct {
 	// Keep is asked for every record in order. Its bytes are good during the call.
@@ -88,7 +98,7 @@ func (v View) Filter(o FilterOptions) (View, int, error) {
 	h.Count = kept
 	codec := DefaultCodec(v.Compression())
 	if kept == 0 {
-		codec = Codec{}
+		codec, h.MaxTimestamp = Codec{}, model.NoTimestamp
 	} else if v.TimestampType() == CreateTime {
 		h.MaxTimestamp = latest
 	}
