@@ -29,7 +29,6 @@ type Topic struct {
 	TimestampAfterMax    time.Duration
 	TimestampBeforeMax   time.Duration
 	LogAppendTime        bool
-	MinInsyncReplicas    int
 	RetentionBytes       int64         // negative: no limit
 	RetentionAge         time.Duration // negative: no limit
 	SegmentBytes         int64
@@ -64,7 +63,6 @@ func NewTopic(v Values, overrides map[string]string) Topic {
 		TimestampAfterMax:    r.time("message.timestamp.after.max.ms"),
 		TimestampBeforeMax:   r.time("message.timestamp.before.max.ms"),
 		LogAppendTime:        r.text("message.timestamp.type") == "LogAppendTime",
-		MinInsyncReplicas:    r.int("min.insync.replicas"),
 		RetentionBytes:       r.int64("retention.bytes"),
 		RetentionAge:         r.time("retention.ms"),
 		SegmentBytes:         r.int64("segment.bytes"),

@@ -200,8 +200,6 @@ func (p *production) topic(t *kmsg.ProduceRequestTopic) (*catalog.Topic, int16) 
 		return nil, code
 	case topic.Internal:
 		return nil, kerr.InvalidTopicException.Code
-	case p.req.Acks == acksAll && topic.Settings.MinInsyncReplicas > 1:
-		return nil, kerr.NotEnoughReplicas.Code
 	}
 	return topic, 0
 }

@@ -67,7 +67,7 @@ func TestProduceAnswersWithOffsetsInEveryVersion(t *testing.T) {
 
 func TestProduceAcks(t *testing.T) {
 	b := startBroker(t)
-	topic, elsewhere := b.create("orders", 1), b.create("elsewhere", 1)
+	topic, elsewhere := b.create("orders", 1), b.create("elsewhere", 1, "min.insync.replicas", "2")
 	c := b.dial()
 	for _, acks := range []int16{acksOne, acksAll} {
 		req := produceRequest(topic, plain(t, "x"))
@@ -77,7 +77,8 @@ func TestProduceAcks(t *testing.T) {
 		}
 	}
 	for range 20 {
-		// Not even a timeout of 0: there are no replicas to wait for.
+		// Not even a timeout of 0: there are no replicas to wait for, and no more are wanted
+		// in sync than there are.
 		for _, acks := range []int16{acksOne, acksAll} {
 			req := produceRequest(elsewhere, plain(t, "x"))
 			req.Acks, req.TimeoutMillis = acks, 0
@@ -108,7 +109,6 @@ func TestProduceRefusals(t *testing.T) {
 	b := startBroker(t)
 	orders := b.create("orders", 1, "max.message.bytes", "500")
 	compacted := b.create("compacted", 1, "cleanup.policy", "compact")
-	careful := b.create("careful", 1, "min.insync.replicas", "2")
 	corrupt := plain(t, "value")
 	corrupt[len(corrupt)-1] ^= 1
 	future := batch.NewBuilder(batch.BuilderOptions{})
@@ -140,7 +140,6 @@ func TestProduceRefusals(t *testing.T) {
 		{"message format 1", 9, orders, messageSet, kerr.UnsupportedForMessageFormat, 0},
 		{"null key into a compacted topic", 9, compacted, plain(t, "x", "y"), kerr.InvalidRecord, 2},
 		{"two hours ahead", 9, orders, ahead.Bytes(), kerr.InvalidTimestamp, 1},
-		{"more replicas than there are", 9, careful, plain(t, "x"), kerr.NotEnoughReplicas, 0},
 		{"zstd before version 7", 6, orders, records(t, batch.BuilderOptions{Codec: batch.DefaultCodec(batch.Zstd)}, "x"), kerr.UnsupportedCompressionType, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -156,7 +155,7 @@ func TestProduceRefusals(t *testing.T) {
 			}
 		})
 	}
-	for _, topic := range []*catalog.Topic{orders, compacted, careful} {
+	for _, topic := range []*catalog.Topic{orders, compacted} {
 		p, err := b.coordinator.Partition(topic, 0)
 		if err != nil || p.Bounds().End != 0 {
 			t.Errorf("%s: end %d, %v: a refused batch was stored", topic.Name, p.Bounds().End, err)
