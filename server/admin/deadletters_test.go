@@ -114,7 +114,6 @@ func TestNackOverHTTP(t *testing.T) {
 		{"no offset", `{"topic": "orders", "partition": 0}`, 400, "topic, partition and offset are needed"},
 		{"misspelt", `{"topic": "orders", "ofset": 1}`, 400, `read request: json: unknown field "ofset"`},
 		{"not a number", `{"topic": "orders", "offset": "x"}`, 400, "read request: x is not a number of 64 bits"},
-		{"long reason", `{"topic": "orders", "offset": 1, "reason": "` + strings.Repeat("r", 1025) + `"}`, 400, "a reason is at most 1024 bytes"},
 		{"huge", `{"topic": "` + strings.Repeat("t", 64<<10) + `"}`, 400, "read request: http: request body too large"},
 		{"no topic", `{"topic": "nowhere", "offset": 1}`, 404, "no partition nowhere-0"},
 		{"no partition", `{"topic": "orders", "partition": 7, "offset": 1}`, 404, "no partition orders-7"},
@@ -238,5 +237,25 @@ func TestBeforeTheBrokerIsReady(t *testing.T) {
 		if status, answer := w.ask(r[0], r[1], "{}"); status != 503 || answer["error"] != "the broker is starting" {
 			t.Errorf("%s %s: %d %v", r[0], r[1], status, answer)
 		}
+	}
+}
+
+// A reason that is too long is cut between two characters; the record is given back.
+func TestALongReasonIsCut(t *testing.T) {
+	equal := func(reason, want string) {
+		t.Helper()
+		if got := cutReason(reason); got != want {
+			t.Errorf("%d bytes became %d, want %d", len(reason), len(got), len(want))
+		}
+	}
+	full := strings.Repeat("r", 1024)
+	equal("", "")
+	equal(full, full)
+	equal(full+"r", full)
+	equal(full[:1023]+"ä", full[:1023])
+	equal(full[:1022]+"ää", full[:1022]+"ä")
+	w := newWorld(t)
+	if status, answer := w.ask("POST", "/v1/groups/g/nack", `{"topic": "orders", "offset": 1, "reason": "`+full+full+`"}`); status != 200 {
+		t.Errorf("%d %v", status, answer)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/perigeemq/perigee/coordinator"
 	"github.com/perigeemq/perigee/coordinator/catalog"
@@ -47,8 +48,20 @@ func (d *DeadLetters) Register(s *Server) {
 // bodyBytes bounds a request's body: a reason is a sentence, not a file.
 const bodyBytes = 64 << 10
 
-// reasonBytes bounds a reason, as MoonMQ does.
+// reasonBytes bounds a reason, as MoonMQ does. A longer one is cut and not refused: the
+// record would be stuck for what somebody wrote into an exception.
 const reasonBytes = 1024
+
+func cutReason(s string) string {
+	if len(s) <= reasonBytes {
+		return s
+	}
+	n := reasonBytes
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
 
 // wide is a 64-bit number: a string in answers, either in requests.
 type wide int64
@@ -97,12 +110,8 @@ func (d *DeadLetters) nack(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	switch {
-	case in.Topic == "" || in.Offset == nil:
+	if in.Topic == "" || in.Offset == nil {
 		refuse(w, http.StatusBadRequest, errors.New("topic, partition and offset are needed"))
-		return
-	case len(in.Reason) > reasonBytes:
-		refuse(w, http.StatusBadRequest, fmt.Errorf("a reason is at most %d bytes", reasonBytes))
 		return
 	}
 	t, ok := c.Catalog().Topic(in.Topic)
@@ -116,7 +125,7 @@ func (d *DeadLetters) nack(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := c.NackRecord(coordinator.Nack{
 		Group: r.PathValue("group"), Caller: caller, Topic: t, Partition: in.Partition,
-		Offset: model.Offset(*in.Offset), Reason: in.Reason,
+		Offset: model.Offset(*in.Offset), Reason: cutReason(in.Reason),
 	})(r.Context())
 	if err != nil {
 		refuse(w, statusOf(err), err)
