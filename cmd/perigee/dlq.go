@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -81,6 +84,9 @@ func newDLQListCommand(s *session) *cobra.Command {
 // is, to what is committed now.
 func deadSpans(ctx context.Context, admin *kadm.Client, topic string, progress kadm.OffsetResponses) ([]deadletter.Span, error) {
 	listed, err := listBounds(ctx, admin, []string{topic})
+	if err == nil {
+		err = listed.topicError(topic)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +94,7 @@ func deadSpans(ctx context.Context, admin *kadm.Client, topic string, progress k
 	for _, o := range listed.start[topic] {
 		b := listed.of(topic, o.Partition)
 		if b.err != nil {
-			return nil, fmt.Errorf("partition %d: %w", o.Partition, b.err)
+			return nil, fmt.Errorf("%s: %w", topicPartition{topic, o.Partition}, b.err)
 		}
 		s := deadletter.Span{Partition: o.Partition, From: model.Offset(b.start), To: model.Offset(b.stable)}
 		if c, ok := progress.Lookup(topic, o.Partition); ok && c.Err == nil {
@@ -130,18 +136,14 @@ func (s *session) readDead(ctx context.Context, topic string, spans []deadletter
 // ---- peek
 
 type peekedRecord struct {
-	Partition  int32             `json:"partition"`
-	Offset     int64             `json:"offset"`
-	Timestamp  int64             `json:"timestamp"`
-	Source     string            `json:"source,omitempty"`
-	SourceAt   int64             `json:"source_offset"`
-	Group      string            `json:"group,omitempty"`
-	Deliveries int               `json:"deliveries"`
-	Reason     string            `json:"reason,omitempty"`
-	Replays    int               `json:"replays"`
-	Key        string            `json:"key"`
-	Value      string            `json:"value"`
-	Headers    map[string]string `json:"headers,omitempty"` // the record's own
+	jsonRecord        // its headers are the record's own
+	Source     string `json:"source,omitempty"`
+	SourcePart int32  `json:"source_partition"`
+	SourceAt   int64  `json:"source_offset"`
+	Group      string `json:"group,omitempty"`
+	Deliveries int    `json:"deliveries"`
+	Reason     string `json:"reason,omitempty"`
+	Replays    int    `json:"replays"`
 }
 
 func newDLQPeekCommand(s *session) *cobra.Command {
@@ -167,9 +169,12 @@ func newDLQPeekCommand(s *session) *cobra.Command {
 			return err
 		}
 		results := []peekedRecord{}
+		t := table{header: []string{"PARTITION", "OFFSET", "SOURCE", "AT", "GROUP", "DELIVERIES", "REPLAYS", "REASON", "KEY", "VALUE"}}
 		err = s.readDead(ctx, args[0], spans, func(d deadletter.Dead) error {
 			if keep(d) {
-				results = append(results, peeked(d))
+				results = append(results, peeked(args[0], d))
+				r := results[len(results)-1]
+				t.add(r.Partition, r.Offset, r.Source, noneIsDash(r.SourceAt), r.Group, r.Deliveries, r.Replays, oneCell(r.Reason), oneCell(string(d.Key)), oneCell(string(d.Value)))
 			}
 			if len(results) >= count {
 				return errEnough
@@ -179,36 +184,30 @@ func newDLQPeekCommand(s *session) *cobra.Command {
 		if err != nil && err != errEnough {
 			return err
 		}
-		t := table{header: []string{"PARTITION", "OFFSET", "SOURCE", "AT", "GROUP", "DELIVERIES", "REPLAYS", "REASON", "KEY", "VALUE"}}
-		for _, r := range results {
-			t.add(r.Partition, r.Offset, r.Source, noneIsDash(r.SourceAt), r.Group, r.Deliveries, r.Replays, oneCell(r.Reason), oneCell(r.Key), oneCell(r.Value))
-		}
 		return out.print(results, t)
 	})
 	return c
 }
 
-func peeked(d deadletter.Dead) peekedRecord {
-	r := peekedRecord{Partition: d.Partition, Offset: int64(d.Offset), Timestamp: int64(d.Timestamp), SourceAt: -1,
-		Key: string(d.Key), Value: string(d.Value), Replays: deadletter.Replays(d.Headers)}
+func peeked(topic string, d deadletter.Dead) peekedRecord {
+	own := d
+	own.Headers = slices.DeleteFunc(slices.Clone(d.Headers), func(h batch.RecordHeader) bool {
+		return deadletter.Ours(h.Key) || deadletter.Foreign(h.Key) || h.Key == deadletter.HeaderReplays
+	})
+	r := peekedRecord{jsonRecord: toJSON(asRecord(topic, own)), SourcePart: -1, SourceAt: -1, Replays: deadletter.Replays(d.Headers)}
 	if p, ok := deadletter.Find(d.Headers); ok {
-		r.Source, r.SourceAt, r.Group, r.Deliveries, r.Reason = p.Topic, int64(p.Offset), p.Group, p.Deliveries, p.Reason
-	}
-	for _, h := range d.Headers {
-		if !deadletter.Ours(h.Key) && !deadletter.Foreign(h.Key) && h.Key != deadletter.HeaderReplays {
-			if r.Headers == nil {
-				r.Headers = map[string]string{}
-			}
-			r.Headers[h.Key] = string(h.Value)
-		}
+		r.Source, r.SourcePart, r.SourceAt, r.Group, r.Deliveries, r.Reason = p.Topic, p.Partition, int64(p.Offset), p.Group, p.Deliveries, p.Reason
 	}
 	return r
 }
 
-// oneCell fits a text into a column: one word, not too long.
+// oneCell fits a text into a column: one word that can be printed, not too long.
 func oneCell(s string) string {
 	const longest = 40
 	s = strings.Join(strings.Fields(s), "_")
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		s = strings.Trim(strconv.Quote(s), `"`)
+	}
 	if runes := []rune(s); len(runes) > longest {
 		return string(runes[:longest]) + "…"
 	}

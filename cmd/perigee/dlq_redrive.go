@@ -201,6 +201,7 @@ type wireLog struct {
 	reader    *kgo.Client // of one partition at a time
 	at        deadletter.Span
 	publisher *kgo.Client
+	limits    *batchLimits // of the publisher
 }
 
 func (l *wireLog) close() {
@@ -208,6 +209,9 @@ func (l *wireLog) close() {
 		if c != nil {
 			c.Close()
 		}
+	}
+	if l.limits != nil {
+		l.limits.close()
 	}
 }
 
@@ -254,7 +258,8 @@ func (l *wireLog) seek(ctx context.Context, partition int32, from model.Offset) 
 func (l *wireLog) Publish(ctx context.Context, all []deadletter.Publication) error {
 	if l.publisher == nil {
 		var err error
-		if l.publisher, err = l.session.open(ctx, kgo.RecordPartitioner(toPartition{kgo.StickyKeyPartitioner(nil)})); err != nil {
+		l.limits = newBatchLimits(l.session)
+		if l.publisher, err = l.session.open(ctx, kgo.RecordPartitioner(toPartition{kgo.StickyKeyPartitioner(nil)}), l.limits.option(ctx)); err != nil {
 			return wrap("open publisher", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -57,7 +58,7 @@ func newProduceCommand(s *session) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer p.client.Close()
+		defer p.close()
 		if err := p.run(c.Context()); err != nil {
 			return err
 		}
@@ -69,6 +70,7 @@ func newProduceCommand(s *session) *cobra.Command {
 // production is one run of produce.
 type production struct {
 	client  *kgo.Client
+	limits  *batchLimits
 	out     *output
 	options *produceOptions
 	read    recordReader
@@ -81,6 +83,8 @@ type production struct {
 		sync.Mutex
 		failures int
 		unacked  int
+		report   error // the first that writing -o met
+		over     bool  // the verb has said what became of all records
 	}
 	// silence fires when the broker has been silent for --timeout while records wait.
 	// The library's own timeout counts from a record's timestamp, which may be old.
@@ -115,8 +119,14 @@ func newProduction(c *cobra.Command, s *session, o *produceOptions, topic string
 	if err != nil {
 		return nil, err
 	}
-	p.client, err = s.open(c.Context(), opts...)
+	p.limits = newBatchLimits(s)
+	p.client, err = s.open(c.Context(), append(opts, p.limits.option(c.Context()))...)
 	return p, err
+}
+
+func (p *production) close() {
+	p.client.Close()
+	p.limits.close()
 }
 
 func (o *produceOptions) clientOptions() ([]kgo.Opt, error) {
@@ -175,13 +185,45 @@ func (p *production) run(ctx context.Context) error {
 	err := p.writeAll(ctx)
 	commit := kgo.TransactionEndTry(err == nil && !p.out.failed)
 	// The end must be tried also when ctx is over: the transaction would stay open.
-	if endErr := p.client.EndTransaction(context.WithoutCancel(ctx), commit); endErr != nil {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.timeout)
+	defer cancel()
+	if endErr := p.client.EndTransaction(end, commit); endErr != nil {
 		return errors.Join(err, fmt.Errorf("end transaction: %w", endErr))
 	}
-	if !commit && err == nil {
-		return errors.New("the transaction was aborted, nothing was written")
+	if !commit {
+		return errors.Join(err, errors.New("the transaction was aborted, nothing was written"))
 	}
 	return err
+}
+
+// recordRead is what reading stdin came to: a record, or why there is none.
+type recordRead struct {
+	record *kgo.Record
+	err    error
+}
+
+// readAhead is how many records are read before the client takes them.
+const readAhead = 64
+
+// records reads stdin until an error, io.EOF or ctx ends it. It has a goroutine of its
+// own, which stays behind in a read that nothing ends: a signal and a broker that is
+// silent must not wait for the next line.
+func (p *production) records(ctx context.Context) <-chan recordRead {
+	all := make(chan recordRead, readAhead)
+	go func() {
+		for {
+			r, err := p.read()
+			select {
+			case all <- recordRead{r, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return all
 }
 
 // writeAll sends everything stdin has and waits for the acknowledgements. Records that
@@ -197,30 +239,40 @@ func (p *production) writeAll(ctx context.Context) error {
 		cancel(fmt.Errorf("the broker acknowledged nothing for %s", p.options.timeout))
 	})
 	p.silence.Stop() // until there is a record
-	number := 0
-	var readErr error
-	for ctx.Err() == nil {
-		r, err := p.read()
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				readErr = fmt.Errorf("read record %d: %w", number+1, err)
-			}
-			break
-		}
-		number++
-		p.complete(r)
-		p.awaitOne()
-		p.client.Produce(ctx, r, p.acknowledged(number, bar))
-	}
+	readErr := p.send(ctx, bar)
 	err := p.client.Flush(ctx)
 	bar.done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.mu.over = true
 	p.out.failed = p.out.failed || p.mu.failures > 0
 	if cause := context.Cause(ctx); cause != nil {
 		err = fmt.Errorf("%w; %d records are not acknowledged", cause, p.mu.unacked+p.mu.failures)
 	}
-	return errors.Join(readErr, err)
+	return errors.Join(readErr, err, wrap("write report", p.mu.report))
+}
+
+// send hands the client what stdin has, until that or ctx ends.
+func (p *production) send(ctx context.Context, bar progress) error {
+	records := p.records(ctx)
+	for number := 1; ctx.Err() == nil; number++ {
+		var next recordRead
+		select {
+		case next = <-records:
+		case <-ctx.Done():
+			return nil
+		}
+		if errors.Is(next.err, io.EOF) {
+			return nil
+		}
+		if next.err != nil {
+			return fmt.Errorf("read record %d: %w", number, next.err)
+		}
+		p.complete(next.record)
+		p.awaitOne()
+		p.client.Produce(ctx, next.record, p.acknowledged(number, bar))
+	}
+	return nil
 }
 
 // awaitOne counts a record whose acknowledgement is to come.
@@ -263,20 +315,35 @@ func (p *production) acknowledged(number int, bar progress) func(*kgo.Record, er
 	return func(r *kgo.Record, err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.mu.over {
+			return // the client is closed and gives up what is in flight
+		}
 		p.heardOfOneLocked()
 		bar.add(1)
-		if err != nil {
-			p.mu.failures++
-			if !errors.Is(err, context.Canceled) { // then the verb says why, once
-				fmt.Fprintf(p.out.errors, "perigee: record %d: %s\n", number, oneLine(err))
-			}
+		if err == nil {
+			p.reportLocked(r)
 			return
 		}
-		switch {
-		case p.report != nil:
-			_, _ = p.out.w.Write(appendRecord(nil, p.report, r))
-		case p.options.output == "json":
-			_ = json.NewEncoder(p.out.w).Encode(toMeta(r))
+		p.mu.failures++
+		if errors.Is(err, kerr.MessageTooLarge) {
+			err = fmt.Errorf("%w; max.message.bytes of the topic is %d", err, p.limits.of(context.Background(), r.Topic))
 		}
+		if !errors.Is(err, context.Canceled) { // then the verb says why, once
+			fmt.Fprintf(p.out.errors, "perigee: record %d: %s\n", number, oneLine(err))
+		}
+	}
+}
+
+// reportLocked prints a record that is written, as -o says; p.mu is held.
+func (p *production) reportLocked(r *kgo.Record) {
+	var err error
+	switch {
+	case p.report != nil:
+		_, err = p.out.w.Write(appendRecord(nil, p.report, r))
+	case p.options.output == "json":
+		err = json.NewEncoder(p.out.w).Encode(toMeta(r))
+	}
+	if p.mu.report == nil {
+		p.mu.report = err
 	}
 }

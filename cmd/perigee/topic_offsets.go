@@ -32,6 +32,15 @@ func listBounds(ctx context.Context, admin *kadm.Client, topics []string) (liste
 	return b, nil
 }
 
+// topicError says what is wrong with a topic as a whole: the library answers for
+// partition -1 then.
+func (l *listedBounds) topicError(topic string) error {
+	if o, ok := l.start.Lookup(topic, -1); ok && o.Err != nil {
+		return fmt.Errorf("%s: %w", topic, o.Err)
+	}
+	return nil
+}
+
 func (l *listedBounds) of(topic string, partition int32) bounds {
 	b := bounds{-1, -1, -1, nil}
 	for _, one := range []struct {
