@@ -33,15 +33,14 @@ type benchOptions struct {
 	keep       bool
 }
 
-func (o *benchOptions) addFlags(c *cobra.Command, records int64) {
+// benchTopic is where records go without -t.
+const benchTopic = "perigee-bench"
+
+func (o *benchOptions) addProduceFlags(c *cobra.Command, records int64) {
 	f := c.Flags()
-	f.StringVarP(&o.topic, "topic", "t", "perigee-bench", "topic; created when it does not exist, and then deleted in the end")
+	f.StringVarP(&o.topic, "topic", "t", benchTopic, "topic; created when it does not exist, and then deleted in the end")
 	f.Int64VarP(&o.records, "num", "n", records, "number of records")
 	f.BoolVar(&o.keep, "keep", false, "do not delete a topic that was created")
-}
-
-func (o *benchOptions) addProduceFlags(c *cobra.Command) {
-	f := c.Flags()
 	f.IntVar(&o.size, "size", 1024, "bytes of a value")
 	f.Int32VarP(&o.partitions, "partitions", "p", 1, "partitions of a topic that is created")
 	f.StringVarP(&o.codec, "compression", "z", "none", "none, gzip, snappy, lz4 or zstd")
@@ -168,8 +167,7 @@ func newBenchProduceCommand(s *session) *cobra.Command {
 		Example: "  perigee bench produce -n 1000000 --size 1024 -p 6\n  perigee bench produce -n 10000 --rate 1000 --linger 0s",
 		Args:    arguments(cobra.NoArgs),
 	}
-	o.addFlags(c, 100_000)
-	o.addProduceFlags(c)
+	o.addProduceFlags(c, 100_000)
 	c.Flags().Float64Var(&o.rate, "rate", 0, "records per second, 0 for no limit")
 	c.Flags().DurationVar(&o.linger, "linger", 5*time.Millisecond, "how long a batch may wait to fill")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -220,11 +218,14 @@ func benchProduce(ctx context.Context, client *kgo.Client, out *output, o *bench
 	var firstFailure atomic.Pointer[error]
 	start := time.Now()
 	for i := range o.records {
-		if o.rate > 0 && !sleepUntil(ctx, start.Add(time.Duration(float64(i)/o.rate*float64(time.Second)))) {
+		if ctx.Err() != nil || o.rate > 0 && !sleepUntil(ctx, start.Add(time.Duration(float64(i)/o.rate*float64(time.Second)))) {
 			break
 		}
 		sent := time.Now()
 		client.Produce(ctx, &kgo.Record{Topic: o.topic, Value: values[i%int64(len(values))]}, func(_ *kgo.Record, err error) {
+			if errors.Is(err, context.Canceled) {
+				return // a signal ends the measurement, what was not sent did not fail
+			}
 			bar.add(1)
 			if err != nil {
 				failed.Add(1)
@@ -243,6 +244,9 @@ func benchProduce(ctx context.Context, client *kgo.Client, out *output, o *bench
 	}
 	if first := firstFailure.Load(); first != nil {
 		return fmt.Errorf("%d records failed, the first: %w", failed.Load(), *first)
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	return flushErr
 }
@@ -270,8 +274,8 @@ func newBenchConsumeCommand(s *session) *cobra.Command {
 		Short: "Read a topic from its start, without printing",
 		Args:  arguments(cobra.NoArgs),
 	}
-	o.addFlags(c, 0)
-	c.Flags().Lookup("num").Usage = "number of records, 0 for what is there"
+	c.Flags().StringVarP(&o.topic, "topic", "t", benchTopic, "topic, such as bench produce --keep leaves")
+	c.Flags().Int64VarP(&o.records, "num", "n", 0, "number of records, 0 for what is there")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out, err := s.output(c)
 		if err != nil {
@@ -322,6 +326,9 @@ func benchConsume(ctx context.Context, client *kgo.Client, out *output, o *bench
 // offsets they have.
 func recordsIn(ctx context.Context, admin *kadm.Client, topic string) (map[topicPartition]int64, int64, error) {
 	listed, err := listBounds(ctx, admin, []string{topic})
+	if err == nil {
+		err = listed.topicError(topic)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -348,8 +355,7 @@ func newBenchEndToEndCommand(s *session) *cobra.Command {
 		Short: "Write one record, wait until a consumer has it, again: latency from write to read",
 		Args:  arguments(cobra.NoArgs),
 	}
-	o.addFlags(c, 1000)
-	o.addProduceFlags(c)
+	o.addProduceFlags(c, 1000)
 	c.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out, err := s.output(c)
@@ -408,7 +414,9 @@ func benchEndToEnd(ctx context.Context, producer, consumer *kgo.Client, out *out
 	done := int64(0)
 	for ; done < o.records && ctx.Err() == nil; done++ {
 		sent := time.Now()
-		if err := roundTrip(ctx, done); err != nil {
+		if err := roundTrip(ctx, done); ctx.Err() != nil {
+			break
+		} else if err != nil {
 			return err
 		}
 		l.record(time.Since(sent))

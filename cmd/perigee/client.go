@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,9 +37,26 @@ func newSession() *session { return new(session) }
 
 func (s *session) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&s.brokers, "brokers", nil, "where to connect, HOST:PORT,… (env PERIGEE_BROKERS, default "+defaultBroker+")")
-	flags.StringArrayVarP(&s.overrides, "option", "X", nil, "connection setting as key=value, may be repeated; -X list prints them")
+	flags.VarP(&overrideList{&s.overrides}, "option", "X", "connection setting as key=value, may be repeated; -X list prints them")
 	flags.StringVar(&s.format, "format", "text", "text or json")
 }
+
+// overrideList is the flag -X. "list" ends the command line like --help does, whatever
+// else stands on it.
+type overrideList struct{ pairs *[]string }
+
+var errListSettings = errors.New("list the settings")
+
+func (l *overrideList) Set(pair string) error {
+	if pair == "list" {
+		return errListSettings
+	}
+	*l.pairs = append(*l.pairs, pair)
+	return nil
+}
+
+func (l *overrideList) String() string { return strings.Join(*l.pairs, " ") }
+func (l *overrideList) Type() string   { return "key=value" }
 
 // connection holds the settings in use.
 type connection struct {
@@ -143,9 +161,6 @@ func (s *session) connection() (*connection, error) {
 	}
 	for _, o := range s.overrides {
 		name, value, ok := strings.Cut(o, "=")
-		if o == "list" {
-			return nil, &usageError{err: fmt.Errorf("the keys of -X are\n%s", describeSettings()), complete: true}
-		}
 		if !ok {
 			return nil, usagef("-X %s: want key=value; the keys are\n%s", o, describeSettings())
 		}

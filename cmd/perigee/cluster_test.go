@@ -53,6 +53,7 @@ func TestBenchVerbs(t *testing.T) {
 	if r := measure("e2e", "-n", "5", "-t", "new"); r.Records != 5 || r.Latency == nil {
 		t.Errorf("%+v", r)
 	}
+	s.fail(exitFailed, "perigee: nowhere: UNKNOWN_TOPIC_OR_PARTITION", "bench", "consume", "-t", "nowhere")
 	measure("produce", "-n", "10", "--rate", "1000", "-t", "kept", "--keep", "-p", "2")
 	// What bench created it has deleted, unless told not to.
 	equal(t, s.run("topic", "list"), lines("TOPIC  PARTITIONS  REPLICAS", "kept   2           1", "there  1           1"))

@@ -106,10 +106,16 @@ func (f *settingFlags) sources() config.Sources {
 
 func newConfigCommand(s *session) *cobra.Command {
 	return newFamily("config", "Check, print and explain the broker's settings",
-		newConfigCheckCommand(), newConfigPrintCommand(s), newConfigDocsCommand())
+		newConfigCheckCommand(s), newConfigPrintCommand(s), newConfigDocsCommand())
 }
 
-func newConfigCheckCommand() *cobra.Command {
+// checkedConfig is what config check finds in settings that are right.
+type checkedConfig struct {
+	Given    int      `json:"settings_given"`
+	Warnings []string `json:"warnings"`
+}
+
+func newConfigCheckCommand(s *session) *cobra.Command {
 	var f settingFlags
 	c := &cobra.Command{
 		Use:   "check",
@@ -119,15 +125,23 @@ that is wrong with them, with file and line. Exits with 2 if anything is.`,
 		Example: "  perigee config check --config perigee.yaml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
+			out, err := s.output(c)
+			if err != nil {
+				return err
+			}
 			loaded, err := f.load()
 			if err != nil {
 				return err
 			}
-			for _, warning := range loaded.Warnings {
-				fmt.Fprintf(c.OutOrStdout(), "warning: %s\n", warning)
+			found := checkedConfig{len(loaded.Static.Given()), append([]string{}, loaded.Warnings...)}
+			if out.json {
+				return out.print(found)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "ok: %d settings given, all others default\n", len(loaded.Static.Given()))
-			return nil
+			for _, warning := range found.Warnings {
+				fmt.Fprintf(out.w, "warning: %s\n", warning)
+			}
+			_, err = fmt.Fprintf(out.w, "ok: %d settings given, all others default\n", found.Given)
+			return err
 		},
 	}
 	f.add(c.Flags())

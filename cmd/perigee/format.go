@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -17,18 +18,22 @@ import (
 //	%k key  %v or %s value  %h headers  %t topic  %p partition  %o offset
 //	%T timestamp in milliseconds  %d{LAYOUT} the same as text  %e leader epoch
 //	%K key length  %S or %V value length (-1 for null)  %H number of headers
-//	%x producer id  %y producer epoch  %% percent
-//	\n \r \t \\ \0 \xNN
+//	%R value length as four bytes, the largest first (kcat)
+//	%x producer id  %y producer epoch  %i how many records, with this one (rpk)
+//	%% %{ %} percent and braces  \n \r \t \\ \0 \xNN
 //
 // %k{hex} and %k{base64} encode, for %v too. %h{%k=%v;} repeats what is in the
-// braces for every header.
+// braces for every header. What else stands in braces is rpk's: %o{hex},
+// %d{strftime[%F]}, %a{compression}.
 const formatHelp = `Format tokens:
   %k key            %v %s value        %h headers, or %h{%k=%v;}
   %t topic          %p partition       %o offset
   %T timestamp ms   %d{rfc3339}        %e leader epoch
   %K key length     %S %V value length %H number of headers
-  %x producer id    %y producer epoch  %% percent
-  %k{hex} %v{base64} encode; \n \t \r \0 \\ \xNN are what they are elsewhere.`
+  %x producer id    %y producer epoch  %i records so far
+  %R value length as four bytes        %% %{ %} percent and braces
+  %k{hex} %v{base64} encode; in braces also what rpk knows: %o{hex}, %d{strftime[%F]},
+  %a{compression}. \n \t \r \0 \\ \xNN are what they are elsewhere.`
 
 // piece is literal text or one token.
 type piece struct {
@@ -36,6 +41,8 @@ type piece struct {
 	verb     byte // 0 for literal text
 	modifier string
 	inner    []piece // of %h{…}
+	// rpk writes a token in the way of rpk, if it is one of its own.
+	rpk *kgo.RecordFormatter
 }
 
 // parseFormat reads a format; verbs are the tokens that may appear.
@@ -58,8 +65,8 @@ func parseFormat(format, verbs string) ([]piece, error) {
 			literal.WriteByte(b)
 			i += n
 		case '%':
-			if strings.HasPrefix(format[i:], "%%") {
-				literal.WriteByte('%')
+			if i+1 < len(format) && strings.IndexByte("%{}", format[i+1]) >= 0 {
+				literal.WriteByte(format[i+1])
 				i += 2
 				continue
 			}
@@ -88,27 +95,50 @@ func parseToken(s, verbs string) (piece, int, error) {
 	if !strings.ContainsRune(verbs, rune(p.verb)) {
 		return p, 0, fmt.Errorf("unknown format token %%%c", p.verb)
 	}
-	if len(s) < 3 || s[2] != '{' {
-		return p, 2, nil
-	}
-	end := matchBrace(s[2:])
-	if end < 0 {
-		return p, 0, fmt.Errorf("%%%c{ is never closed", p.verb)
-	}
-	p.modifier = s[3 : 2+end]
-	var err error
-	switch p.verb {
-	case 'h':
-		p.inner, err = parseFormat(p.modifier, "kv")
-	case 'k', 'v', 's':
-		if p.modifier != "hex" && p.modifier != "base64" {
-			err = fmt.Errorf("%%%c{%s}: want hex or base64", p.verb, p.modifier)
+	length := 2
+	if len(s) > 2 && s[2] == '{' {
+		end := matchBrace(s[2:])
+		if end < 0 {
+			return p, 0, fmt.Errorf("%%%c{ is never closed", p.verb)
 		}
-	case 'd':
-	default:
-		err = fmt.Errorf("%%%c takes no braces", p.verb)
+		p.modifier, length = s[3:2+end], 2+end+1
 	}
-	return p, 2 + end + 1, err
+	return p, length, p.interpret()
+}
+
+// interpret finds out what a token's braces mean.
+func (p *piece) interpret() (err error) {
+	switch {
+	case p.verb == 'h' && p.modifier != "":
+		p.inner, err = parseFormat(p.modifier, "kvKV")
+		return err
+	case p.verb != 'a' && p.verb != 'i' && p.modifier == "",
+		strings.IndexByte("kvs", p.verb) >= 0 && (p.modifier == "hex" || p.modifier == "base64"):
+		return nil
+	}
+	if p.rpk, err = rpkToken(p.verb, p.modifier); err == nil || p.verb == 'd' {
+		return nil // what is nothing to rpk is a layout
+	}
+	if strings.IndexByte("kvs", p.verb) >= 0 {
+		return fmt.Errorf("%%%c{%s}: want hex, base64 or what rpk has: %w", p.verb, p.modifier, err)
+	}
+	return fmt.Errorf("%%%c{%s}: %w", p.verb, p.modifier, err)
+}
+
+// rpkToken reads a token as rpk does, by the name it has there.
+func rpkToken(verb byte, modifier string) (*kgo.RecordFormatter, error) {
+	switch verb {
+	case 's':
+		verb = 'v'
+	case 'S':
+		verb = 'V'
+	case 'T':
+		verb = 'd'
+	}
+	if modifier == "" {
+		return kgo.NewRecordFormatter("%" + string(verb))
+	}
+	return kgo.NewRecordFormatter("%" + string(verb) + "{" + modifier + "}")
 }
 
 // matchBrace returns where the brace s starts with is closed, or -1.
@@ -154,7 +184,7 @@ func unescape(s string) (byte, int, error) {
 	return 0, 0, fmt.Errorf(`unknown escape \%c`, s[1])
 }
 
-const consumeVerbs = "kvshtpoTdeKSVHxy"
+const consumeVerbs = "kvshtpoTdeKSVRHxyai"
 
 // appendRecord writes a record in the format.
 func appendRecord(dst []byte, pieces []piece, r *kgo.Record) []byte {
@@ -165,6 +195,9 @@ func appendRecord(dst []byte, pieces []piece, r *kgo.Record) []byte {
 }
 
 func (p *piece) append(dst []byte, r *kgo.Record) []byte {
+	if p.rpk != nil {
+		return p.rpk.AppendRecord(dst, r)
+	}
 	switch p.verb {
 	case 0:
 		return append(dst, p.literal...)
@@ -178,6 +211,8 @@ func (p *piece) append(dst []byte, r *kgo.Record) []byte {
 		return append(dst, r.Topic...)
 	case 'd':
 		return appendTime(dst, r.Timestamp, p.modifier)
+	case 'R':
+		return binary.BigEndian.AppendUint32(dst, uint32(nullableLength(r.Value)))
 	}
 	return strconv.AppendInt(dst, p.number(r), 10)
 }

@@ -274,11 +274,16 @@ func newGroupDeleteOffsetsCommand(s *session) *cobra.Command {
 			set := kadm.TopicsSet{}
 			for topic, partitions := range chosen {
 				if len(partitions) == 0 {
-					for p := range committed[topic] {
-						partitions = append(partitions, p)
-					}
+					partitions = sortedPartitions(committed[topic])
+				}
+				if len(partitions) == 0 {
+					out.item(topic, fmt.Errorf("the group has no offsets of this topic"))
+					continue
 				}
 				set.Add(topic, partitions...)
+			}
+			if len(set) == 0 {
+				return printDeletedOffsets(out, nil)
 			}
 			responses, err := admin.DeleteOffsets(ctx, args[0], set)
 			if err != nil {

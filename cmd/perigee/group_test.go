@@ -145,6 +145,7 @@ func TestGroupDelete(t *testing.T) {
 	s.run("consume", "t", "-g", "g2", "-n", "1")
 	equal(t, s.run("group", "delete-offsets", "g1", "-t", "u", "-t", "t:0"), lines(
 		"TOPIC  PARTITION  STATUS", "t      0          deleted", "u      0          deleted"))
+	s.fail(exitFailed, "perigee: t: the group has no offsets of this topic", "group", "delete-offsets", "g1", "-t", "t")
 	if lag := s.run("group", "describe", "g1", "--format", "json"); !strings.Contains(lag, `"partitions": []`) {
 		t.Fatal(lag)
 	}

@@ -35,6 +35,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	called, err := root.ExecuteContextC(ctx)
+	if errors.Is(err, errListSettings) {
+		_, err = fmt.Fprintln(stdout, describeSettings())
+	}
 	if err == nil {
 		return exitDone
 	}

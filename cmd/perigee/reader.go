@@ -47,6 +47,9 @@ func newRecordReader(in io.Reader, format, keySeparator string) (recordReader, e
 	if pieces[len(pieces)-1].verb != 0 {
 		pieces = append(pieces, piece{literal: "\n"})
 	}
+	if slices.ContainsFunc(pieces, func(p piece) bool { return p.inner != nil || p.rpk != nil }) {
+		return nil, usagef("--format %s: reading knows no braces but {hex}, {base64} and a layout of %%d", format)
+	}
 	for i, p := range pieces[1:] {
 		if p.verb != 0 && pieces[i].verb != 0 {
 			return nil, usagef("--format: nothing between %%%c and %%%c says where the first ends", pieces[i].verb, p.verb)
@@ -168,7 +171,7 @@ func (p *piece) assign(r *kgo.Record, field []byte) error {
 		}
 		r.Timestamp = time.UnixMilli(ms)
 	case 'd':
-		t, err := parseTime(string(field), time.Now())
+		t, err := p.time(string(field))
 		if err != nil {
 			return err
 		}
@@ -181,6 +184,17 @@ func (p *piece) assign(r *kgo.Record, field []byte) error {
 		}
 	}
 	return nil
+}
+
+// time reads what appendTime writes, and without a layout what parseTime knows.
+func (p *piece) time(field string) (time.Time, error) {
+	switch p.modifier {
+	case "":
+		return parseTime(field, time.Now())
+	case "rfc3339":
+		return time.Parse(time.RFC3339, field)
+	}
+	return time.Parse(p.modifier, field)
 }
 
 func (p *piece) decode(to *[]byte, field []byte) error {

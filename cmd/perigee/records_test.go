@@ -3,10 +3,12 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // What goes in comes out, however it is written and printed.
 func TestProduceAndConsumeFormats(t *testing.T) {
+	year := time.Now().UTC().Format("2006")
 	for _, tc := range []struct {
 		name             string
 		stdin            string
@@ -28,6 +30,10 @@ func TestProduceAndConsumeFormats(t *testing.T) {
 		{"lengths of null and empty", "a:\n:\n", "-K : -Z", `-f %K.%S.%V\n`, "1.-1.-1\n0.-1.-1\n"},
 		{"empty values stay empty", "\n", "", `-f %K.%S\n`, "-1.0\n"},
 		{"position", "x\ny\n", "-p 0", `-f %t/%p/%o/%e\n`, "t/0/0/0\nt/0/1/0\n"},
+		{"kcat's length", "xy\n", "", `-f %R`, "\x00\x00\x00\x02"},
+		{"rpk's tokens", "a\nbb\n", "-z none", `-f %i:%V{hex8}:%s{base64raw}:%a{compression}:%d{strftime[%Y]}{%{%}\n`, "1:01:YQ:none:" + year + "{{}\n2:02:YmI:none:" + year + "{{}\n"},
+		{"lengths in headers", "v\n", "-H a=12", `-f %h{%K%V}\n`, "12\n"},
+		{"a layout read and written", "14.11.2023 x\n", `-f %d{02.01.2006}\x20%v\n`, `-f %d{2006-01-02}\n`, "2023-11-14\n"},
 		{"idempotence", "x\n", "", `-f %y\n`, "0\n"},
 		{"no idempotence", "x\n", "--acks 1", `-f %x%y\n`, "-1-1\n"},
 		{"gzip", "x\n", "-z gzip", "", "x\n"}, {"snappy", "x\n", "-z snappy", "", "x\n"}, {"lz4", "x\n", "-z lz4", "", "x\n"},
