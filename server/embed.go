@@ -30,7 +30,8 @@ type Embedded struct {
 	// MoonMQ and HTTP are off unless moonmq.listen and perigee.http.listen are
 	// given.
 	Settings map[string]string
-	// Log gets the broker's log lines. The zero Logger drops them.
+	// Log gets the broker's log lines, from several goroutines: its writer must bear
+	// that. The zero Logger drops them.
 	Log zerolog.Logger
 }
 

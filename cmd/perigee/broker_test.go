@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,12 +17,33 @@ import (
 	"github.com/perigeemq/perigee/e2e/freeport"
 )
 
+// logLines are a log: several goroutines write it.
+type logLines struct {
+	mu struct {
+		sync.Mutex
+		bytes.Buffer
+	}
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.Buffer.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.Buffer.String()
+}
+
 // ownBroker runs `perigee serve` on a directory until stop.
 func ownBroker(t *testing.T, dir string) (s *shell, stop func()) {
 	t.Helper()
 	address := freeport.Addr(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var out, log bytes.Buffer
+	var out bytes.Buffer
+	var log logLines
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"serve", "--data-dir", dir, "--kafka-listen", address, "--moonmq-listen", "off", "--http-listen", "off"}, strings.NewReader(""), &out, &log)

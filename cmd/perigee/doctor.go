@@ -131,8 +131,16 @@ func (d *doctor) dataDirectory() {
 		return
 	default:
 		d.holder()
+		d.readers()
 	}
 	d.disk(at)
+}
+
+// readers warns when others on this machine can read the data.
+func (d *doctor) readers() {
+	if is, err := os.Stat(d.dir); err == nil && is.Mode().Perm()&0o007 != 0 {
+		d.say("data directory", warn, "%s can be read by every user of this machine (chmod o= %s)", d.dir, d.dir)
+	}
 }
 
 // holder finds out whether a broker has the directory.

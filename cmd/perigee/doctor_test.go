@@ -95,6 +95,10 @@ func TestDoctorAndSettingsOfARunningBroker(t *testing.T) {
 	stop()
 	found = examined(t, exitDone, args...)
 	expectFinding(t, found, "data directory", fine, "a stopped broker")
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expectFinding(t, examined(t, exitDone, args...), "data directory", warn, "can be read by every user")
 }
 
 // --dev is weaker than everything else that is given, and says what it costs.

@@ -21,10 +21,14 @@ type Disk struct {
 	root *os.Root
 }
 
-// OpenDisk opens the directory path, creating it when missing. Close releases
-// it; files opened before stay usable.
+// OpenDisk opens the directory path, creating it when missing: for its owner alone,
+// since records and the keys of passwords are in it. One that exists stays as it is.
+// Close releases it; files opened before stay usable.
 func OpenDisk(path string) (*Disk, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	root, err := os.OpenRoot(path)

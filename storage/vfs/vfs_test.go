@@ -7,6 +7,7 @@ import (
 	iofs "io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -321,5 +322,26 @@ func TestNamesCannotLeaveTheRoot(t *testing.T) {
 	defer disk.Close()
 	if _, err := disk.Create("../outside"); err == nil {
 		t.Fatal("created a file outside")
+	}
+}
+
+// A data directory that is made is its owner's alone; one that is there stays as it is.
+func TestTheDirectoryIsItsOwners(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "a", "data") + "/"
+	shared := t.TempDir()
+	if err := os.Chmod(shared, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{made: 0o700, shared: 0o750} {
+		for range 2 {
+			d, err := OpenDisk(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+		}
+		if is, err := os.Stat(path); err != nil || is.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", path, is.Mode(), err, want)
+		}
 	}
 }
