@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -257,5 +258,35 @@ func TestALongReasonIsCut(t *testing.T) {
 	w := newWorld(t)
 	if status, answer := w.ask("POST", "/v1/groups/g/nack", `{"topic": "orders", "offset": 1, "reason": "`+full+full+`"}`); status != 200 {
 		t.Errorf("%d %v", status, answer)
+	}
+}
+
+// Over this machine's own address records are shown and moved for those who call it by
+// its own name: a page of another name is not served, whatever it resolves to.
+func TestForeignNamesAreNotServedOnLoopback(t *testing.T) {
+	w := newWorld(t)
+	ask := func(method, path, host, from string) int {
+		r := httptest.NewRequest(method, path, strings.NewReader(`{"topic": "orders", "offset": 1}`))
+		r.Host = host
+		r.Header.Set("Origin", "http://"+host)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(from), Port: 9404}))
+		recorder := httptest.NewRecorder()
+		w.mux.ServeHTTP(recorder, r)
+		return recorder.Code
+	}
+	for _, route := range [][2]string{{"POST", "/v1/groups/g/nack"}, {"GET", "/v1/dlq/orders"}, {"POST", "/v1/dlq/orders/redrive"}} {
+		for _, tt := range []struct {
+			host, at string
+			foreign  bool
+		}{
+			{"127.0.0.1:9404", "127.0.0.1", false}, {"[::1]:9404", "::1", false}, {"[::1]", "::1", false}, {"localhost:9404", "::1", false},
+			{"LocalHost", "127.0.0.1", false}, {"app.localhost:1", "127.0.0.1", false}, {"", "127.0.0.1", false},
+			{"evil.example:9404", "127.0.0.1", true}, {"localhost.evil.example", "::1", true}, {"127.0.0.1.evil.example:9404", "127.0.0.1", true},
+			{"perigee.internal:9404", "192.0.2.1", false}, // a listener for others has a name they resolve
+		} {
+			if got := ask(route[0], route[1], tt.host, tt.at); (got == http.StatusMisdirectedRequest) != tt.foreign {
+				t.Errorf("%s at %s, host %q: %d", route, tt.at, tt.host, got)
+			}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (s *Server) routes() {
 		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,
 		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
 	} {
-		s.mux.Handle(pattern, onLoopback(handler))
+		s.mux.Handle(pattern, onLoopback(byItsName(handler)))
 	}
 }
 
@@ -157,4 +158,28 @@ func onLoopback(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// byItsName refuses a request that came to this machine's own address under a foreign
+// name. A web page does that: its name is made to resolve to 127.0.0.1, and the browser
+// takes us for the page's own server (DNS rebinding), whatever it checks of origins.
+func byItsName(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && to.IP.IsLoopback() && !ownName(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, fmt.Errorf("%q is no name of this machine's own address", r.Host))
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ownName says whether a Host header is an address or localhost: no name that somebody
+// else resolves.
+func ownName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }

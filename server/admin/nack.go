@@ -39,10 +39,11 @@ type DeadLetters struct {
 // Register adds the routes, and MoonMQ's name for readiness. Call it before Serve.
 func (d *DeadLetters) Register(s *Server) {
 	s.mux.HandleFunc("GET /health", s.ready)
-	protect := http.NewCrossOriginProtection()
-	s.Handle("POST /v1/groups/{group}/nack", protect.Handler(http.HandlerFunc(d.nack)))
-	s.Handle("GET /v1/dlq/{topic}", http.HandlerFunc(d.list))
-	s.Handle("POST /v1/dlq/{topic}/redrive", protect.Handler(http.HandlerFunc(d.redrive)))
+	origins := http.NewCrossOriginProtection()
+	protect := func(h http.HandlerFunc) http.Handler { return byItsName(origins.Handler(h)) }
+	s.Handle("POST /v1/groups/{group}/nack", protect(d.nack))
+	s.Handle("GET /v1/dlq/{topic}", protect(d.list))
+	s.Handle("POST /v1/dlq/{topic}/redrive", protect(d.redrive))
 }
 
 // bodyBytes bounds a request's body: a reason is a sentence, not a file.
