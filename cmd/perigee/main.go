@@ -61,6 +61,7 @@ func newRootCommand() *cobra.Command {
 		newTxnCommand(s), newDLQCommand(s), newUserCommand(s), newACLCommand(s), newClusterCommand(s), newBenchCommand(s), newInspectCommand(s), newCheckCommand(s), newVersionCommand(s),
 		newDoctorCommand(s), newGenerateCommand())
 	s.addFlags(root.PersistentFlags())
+	s.completeAll(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err: err} })
 	return root

@@ -185,6 +185,35 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	}
 }
 
+// TAB knows the broker's topics and groups, and files only where they are meant.
+func TestCompletion(t *testing.T) {
+	s := newShell(t, "alpha", "beta")
+	s.run("consume", "alpha", "-g", "readers", "-e")
+	for _, tc := range []struct{ line, begun, want string }{
+		{"topic describe", "", "alpha beta :4"},
+		{"topic describe alpha", "", "beta :4"},
+		{"topic describe", "b", "beta :4"},
+		{"topic create", "", ":4"},
+		{"produce", "", "alpha beta :4"},
+		{"group describe", "", "readers :4"},
+		{"group reset-offsets", "", "readers :4"},
+		{"group reset-offsets readers -t", "", "alpha beta :4"},
+		{"dlq peek", "a", "alpha :4"},
+		{"produce alpha -z", "", "none gzip snappy lz4 zstd :4"},
+		{"topic list --format", "", "text json :4"},
+		{"consume alpha --format", "", "text json :4"},
+		{"serve --config", "", ":0"},
+		{"check --data-dir", "", ":16"},
+	} {
+		words := append(strings.Fields("__complete "+tc.line), tc.begun)
+		if got := strings.Join(strings.Fields(s.try("", words...).out), " "); got != tc.want {
+			t.Errorf("%s %s: %q, want %q", tc.line, tc.begun, got, tc.want)
+		}
+	}
+	alone := &shell{t, "127.0.0.1:1"} // nobody is there to ask
+	equal(t, alone.try("", "__complete", "topic", "describe", "").out, ":4\n")
+}
+
 // Every command says what it does and does something.
 func TestEveryCommandIsDescribed(t *testing.T) {
 	var walk func(c *cobra.Command)
