@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -20,10 +21,14 @@ const (
 	exitUsage  = 2
 )
 
+// repeatPause is how long a signal that comes again is the same one: timeout(1) and
+// others send it to the process and then to its group.
+const repeatPause = time.Second
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal ends a verb in good order; the second one is the system's.
-	context.AfterFunc(ctx, stop)
+	// The first signal ends a verb in good order; a second one, later, is the system's.
+	context.AfterFunc(ctx, func() { time.AfterFunc(repeatPause, stop) })
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -13,7 +13,7 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a broker",
 		Long: `Run a broker until SIGTERM or SIGINT, which drain it, sync its data and exit with 0;
-a second one ends it at once. SIGHUP opens the log file anew and reads the settings again.
+a second one, a second later, ends it at once. SIGHUP opens the log file anew and reads the settings again.
 Without any flag it keeps its data in ./perigee-data and listens on this machine only.
 
 Settings come from a MoonMQ appsettings.json, a Kafka properties file, a YAML file, the
