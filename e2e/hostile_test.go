@@ -220,5 +220,6 @@ func TestKafkaOnTheMoonMQPort(t *testing.T) {
 	b.NeedsOwnProcess()
 	request := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)
 	spoil(t, b.MoonMQ, request)
+	awaitText(t, b, "client speaks Kafka")
 	moon(t, b) // a MoonMQ client is still served
 }

@@ -125,6 +125,9 @@ func (s *session) Serve(f *transport.Frame) (transport.Reply, error) {
 		s.touch()
 		s.busy.Store(false)
 	}()
+	if s.state == stateNew && looksLikeKafka(f.Body) {
+		return nil, errKafka
+	}
 	frame, err := wire.ParseFrame(f.Body)
 	if err != nil {
 		return s.refuse(wire.CorrelationID{}, failFatally(wire.BadFrame, err.Error()))
@@ -140,6 +143,16 @@ func (s *session) Serve(f *transport.Frame) (transport.Reply, error) {
 		return s.refuse(frame.ID, err)
 	}
 	return s.reply(frame.ID, f, a), nil
+}
+
+// errKafka ends a connection whose client would understand no answer of ours.
+var errKafka = errors.New("client speaks Kafka; its port is set by listeners")
+
+// looksLikeKafka recognises the header of a request: an API key below 256 and a small
+// version. The key's high byte stands where an op does, and 0 is none.
+func looksLikeKafka(body []byte) bool {
+	const header, versionMost = 10, 32 // key, version, correlation id, length of the client's id
+	return len(body) >= header && body[0] == 0 && body[1] > 0 && body[2] == 0 && body[3] <= versionMost
 }
 
 // refuse answers with an error, and ends the connection if it is a fatal one.
