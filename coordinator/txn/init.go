@@ -26,7 +26,7 @@ func (c Init) decide(m *Machine, now time.Time, fresh model.ProducerID) Decision
 	if c.ID == "" || c.given() != (c.Given.Epoch != model.NoProducerEpoch) {
 		return refuse(ErrInvalidRequest)
 	}
-	if c.Timeout <= 0 || (c.Timeout > m.options.MaxTimeout && c.Timeout != NoTimeout) {
+	if c.Timeout <= 0 || c.Timeout > m.options.MaxTimeout {
 		return refuse(ErrInvalidTimeout)
 	}
 	e, known := m.ids[c.ID]

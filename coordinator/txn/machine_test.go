@@ -113,8 +113,11 @@ func TestClockThatWentBackOverARestart(t *testing.T) {
 // its producer sends afterwards is not understood.
 func TestExpiry(t *testing.T) {
 	w := newWorld(t)
-	idle, busy := w.init("idle", time.Minute, txn.Client), w.init("busy", txn.NoTimeout, txn.Client)
+	idle, busy := w.init("idle", time.Minute, txn.Client), w.init("busy", time.Minute, txn.Client)
 	w.enrol("busy", busy, 0)
+	endless, _ := w.m.Lookup("busy") // as Kafka writes it for two-phase commit
+	endless.Timeout = txn.NoTimeout
+	w.m.Apply(txn.Fact{ID: "busy", Record: &endless}, 0)
 	w.now = w.now.Add(7*24*time.Hour - time.Millisecond)
 	if got := w.m.Expired(w.now, 10); len(got) != 0 {
 		t.Errorf("expired early: %v", got)

@@ -64,7 +64,8 @@ const (
 	Session Owner = 1
 )
 
-// NoTimeout is a transaction that never times out (KIP-939 participants).
+// NoTimeout is a transaction that never times out. Kafka writes it for KIP-939
+// participants; no client can ask for it here.
 const NoTimeout = math.MaxInt32 * time.Millisecond
 
 // Participant is a partition enrolled in a transaction. The id identifies; the
