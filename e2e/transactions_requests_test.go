@@ -29,8 +29,17 @@ func TestAddPartitionsAllOrNothing(t *testing.T) {
 			t.Errorf("v%d: %s afterwards", version, got)
 		}
 	}
-	if codes := w.addTopics(3, "a", p, map[string][]int32{"__transaction_state": {0}}); codes["__transaction_state"][0] != 17 {
-		t.Errorf("the broker's own topic: %v", codes)
+	// The broker's own topics are not for clients to enrol.
+	for version := range int16(6) {
+		state, offsets := int16(29), int16(29)
+		if version >= 4 {
+			state, offsets = 17, 0
+		}
+		for topic, want := range map[string]int16{"__transaction_state": state, "__consumer_offsets": offsets} {
+			if codes := w.addTopics(version, "a", p, map[string][]int32{topic: {0}}); codes[topic][0] != want {
+				t.Errorf("v%d: %v, want %d", version, codes, want)
+			}
+		}
 	}
 }
 
@@ -112,6 +121,7 @@ func TestTxnOffsetCommitInEveryVersion(t *testing.T) {
 		}
 		w.ids["nowhere"] = model.NewTopicID()
 		w.want(id+" unknown topic", w.commitOffset(version, id, p, group, "nowhere", 0, 1), unknown)
+		w.want(id+" unknown partition", w.commitOffset(version, id, p, group, "input", 1, 1), 3)
 		w.want(id, w.commitOffset(version, id, p, group, "input", 0, 5), 0)
 		if _, code := w.fetchOffset(group, "input", 0, true); code != 88 {
 			t.Errorf("v%d: stable offset answered %d, want 88", version, code)
@@ -261,6 +271,7 @@ func TestProduceRefusals(t *testing.T) {
 		send("a control batch", "a", 87, marker.Bytes())
 		send("no transactional id", "", 53, records(p, 0, "x"))
 		send("two producers", "a", 49, records(p, 0, "x"), records(q, 0, "x"))
+		send("two epochs", "a", 49, records(p, 0, "x"), records(identity{p.id, p.epoch - 1}, 0, "x"))
 		send("an unknown transactional id", "nobody", 49, records(p, 0, "x"))
 		send("another producer's transactional id", "b", 49, records(p, 0, "x"))
 		send("an old epoch", "a", 47, records(identity{p.id, p.epoch - 1}, 0, "x"))
@@ -361,6 +372,8 @@ func TestWriteTxnMarkers(t *testing.T) {
 	w.want("Produce", code, 0)
 	w.want("unknown topic", write(1, "nowhere", 0, p, 5, false), 3)
 	w.want("unknown partition", write(1, "t", 9, p, 5, false), 3)
+	w.want("nobody", write(1, "t", 0, nobody, 5, false), -1)
+	w.want("no epoch", write(1, "t", 0, identity{p.id + 1000, -1}, 5, false), -1)
 	w.want("an older epoch", write(1, "t", 0, identity{p.id, p.epoch - 1}, 5, false), 47)
 	w.want("version 2: the epoch of the open transaction", write(2, "t", 0, p, 5, false), 47)
 	w.want("version 1: the epoch of the open transaction", write(1, "t", 0, p, 5, false), 0)
@@ -398,6 +411,14 @@ func TestDescribeAndList(t *testing.T) {
 		t.Errorf("producers with an open transaction: %v", open)
 	}
 
+	odd := kmsg.NewPtrDescribeProducersRequest()
+	for _, name := range []string{"nowhere", "no name"} {
+		odd.Topics = append(odd.Topics, kmsg.DescribeProducersRequestTopic{Topic: name, Partitions: []int32{0}})
+	}
+	for i, want := range []int16{3, 17} {
+		w.want(odd.Topics[i].Topic, w.do(odd).(*kmsg.DescribeProducersResponse).Topics[i].Partitions[0].ErrorCode, want)
+	}
+
 	list := func(version int16, change func(*kmsg.ListTransactionsRequest)) (ids []string, resp *kmsg.ListTransactionsResponse) {
 		t.Helper()
 		req := kmsg.NewPtrListTransactionsRequest()
@@ -426,6 +447,7 @@ func TestDescribeAndList(t *testing.T) {
 		{"longer than an hour and ongoing", 1, func(r *kmsg.ListTransactionsRequest) {
 			r.DurationFilterMillis, r.StateFilters = 3_600_000, []string{"Ongoing"}
 		}, nil},
+		{"longer than there is time", 1, func(r *kmsg.ListTransactionsRequest) { r.DurationFilterMillis = math.MaxInt64 }, nil},
 		{"by pattern", 2, pattern("pay-[1-9]"), []string{"pay-1", "pay-2"}},
 		{"by a pattern that matches a part", 2, pattern("pay"), nil},
 	} {
@@ -433,7 +455,7 @@ func TestDescribeAndList(t *testing.T) {
 			t.Errorf("%s: code %d, %v, want %v", row.name, resp.ErrorCode, ids, row.want)
 		}
 	}
-	_, resp := list(0, func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"Ongoing", "Bogus"} })
+	_, resp := list(0, func(r *kmsg.ListTransactionsRequest) { r.StateFilters = []string{"Bogus", "Ongoing", "Bogus"} })
 	if !slices.Equal(resp.UnknownStateFilters, []string{"Bogus"}) {
 		t.Errorf("unknown states: %v", resp.UnknownStateFilters)
 	}

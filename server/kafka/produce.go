@@ -280,17 +280,22 @@ func (it *produced) transactional() bool {
 }
 
 // refuseTransactional returns the code that answers all transactional batches:
-// they need an id to belong to, and are one producer's.
+// they need an id to belong to, and are one producer's, of one epoch.
 func (p *production) refuseTransactional(items []*produced) int16 {
 	if p.req.TransactionID == nil {
 		return kerr.TransactionalIDAuthorizationFailed.Code
 	}
 	for _, it := range items {
-		if it.batch.Batch.ProducerID() != items[0].batch.Batch.ProducerID() {
+		if producerOf(it) != producerOf(items[0]) {
 			return kerr.InvalidProducerIDMapping.Code
 		}
 	}
 	return 0
+}
+
+func producerOf(it *produced) model.ProducerIdentity {
+	b := it.batch.Batch
+	return model.ProducerIdentity{ID: b.ProducerID(), Epoch: b.ProducerEpoch()}
 }
 
 // appendTogether appends in one entry; if one batch is refused, each is tried

@@ -74,15 +74,18 @@ func (s *session) initIdempotent(req *kmsg.InitProducerIDRequest, resp *kmsg.Ini
 	}
 }
 
-// participant finds a partition that a client wants to enrol. Of the broker's
-// own topics only the offsets can be part of a transaction.
-func (s *session) participant(topic string, partition int32) (txn.Participant, int16) {
+// participant finds a partition to be enrolled. Of the broker's own topics only the
+// offsets can be part of a transaction, and a client enrols them with AddOffsetsToTxn:
+// AddPartitionsToTxn lets only other brokers, which send version 4 and above, name them.
+func (s *session) participant(topic string, partition int32, version int16) (txn.Participant, int16) {
 	t, code := s.topic(model.TopicID{}, topic)
 	switch {
 	case code != 0:
 		return txn.Participant{}, code
 	case !t.Has(partition):
 		return txn.Participant{}, kerr.UnknownTopicOrPartition.Code
+	case t.Internal && version < partitionsOfManyTxns:
+		return txn.Participant{}, kerr.TopicAuthorizationFailed.Code
 	case t.Internal && t.Name != catalog.OffsetsTopic:
 		return txn.Participant{}, kerr.InvalidTopicException.Code
 	}
@@ -164,7 +167,7 @@ func (e *enrolment) add(s *session, topic string, partitions []int32) {
 		p := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
 		p.Partition = n
 		var participant txn.Participant
-		if participant, p.ErrorCode = s.participant(topic, n); p.ErrorCode == 0 {
+		if participant, p.ErrorCode = s.participant(topic, n, e.version); p.ErrorCode == 0 {
 			e.participants = append(e.participants, participant)
 		} else {
 			e.failed = true
@@ -236,7 +239,7 @@ func addOffsetsToTxn(s *session, r *request) reply {
 // txnOffsetCommit serves TxnOffsetCommit 0 to 6: 2 has leader epochs, 3 is
 // flexible and has member data (KIP-447), which a client may leave out, 4 knows
 // TRANSACTION_ABORTABLE, 5 enrols the group itself (KIP-890), 6 has topic ids.
-// Topics nobody knows are answered and dropped; the others are committed.
+// Topics and partitions nobody knows are answered and dropped; the others are committed.
 func txnOffsetCommit(s *session, r *request) reply {
 	req := r.body.(*kmsg.TxnOffsetCommitRequest)
 	resp := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
@@ -255,8 +258,8 @@ func txnOffsetCommit(s *session, r *request) reply {
 		topic.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
 		known, code := s.topic(t.TopicID, t.Topic)
 		for i, p := range t.Partitions {
-			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, code
-			if code == 0 {
+			topic.Partitions[i].Partition, topic.Partitions[i].ErrorCode = p.Partition, partitionCode(known, code, p.Partition)
+			if topic.Partitions[i].ErrorCode == 0 {
 				asked = append(asked, &topic.Partitions[i].ErrorCode)
 				c.Offsets.Offsets = append(c.Offsets.Offsets, group.Commit{
 					Topic: known.Name, TopicID: known.ID, Partition: p.Partition, Offset: model.Offset(p.Offset),

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -59,6 +61,9 @@ func (s *session) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string
 	if code != 0 {
 		return nil, code
 	}
+	if m.ProducerID < 0 || m.ProducerEpoch < 0 {
+		return nil, kerr.UnknownServerError.Code // Kafka's word for it
+	}
 	if t.Internal && t.Name != catalog.OffsetsTopic {
 		return nil, kerr.InvalidTopicException.Code
 	}
@@ -92,7 +97,9 @@ func describeProducers(s *session, r *request) reply {
 			p := kmsg.NewDescribeProducersResponseTopicPartition()
 			p.Partition = n
 			var log *storage.Partition
-			if log, p.ErrorCode = s.leading(model.TopicID{}, t.Topic, n, model.NoLeaderEpoch); log != nil {
+			if catalog.CheckTopicName(t.Topic) != nil {
+				p.ErrorCode = kerr.InvalidTopicException.Code
+			} else if log, p.ErrorCode = s.leading(model.TopicID{}, t.Topic, n, model.NoLeaderEpoch); log != nil {
 				p.ActiveProducers = activeProducers(log)
 			}
 			topic.Partitions = append(topic.Partitions, p)
@@ -185,7 +192,7 @@ func listFilter(req *kmsg.ListTransactionsRequest, resp *kmsg.ListTransactionsRe
 	for _, name := range req.StateFilters {
 		if state, ok := txn.ParseState(name); ok {
 			f.States = append(f.States, state)
-		} else {
+		} else if !slices.Contains(resp.UnknownStateFilters, name) {
 			resp.UnknownStateFilters = append(resp.UnknownStateFilters, name)
 		}
 	}
@@ -193,7 +200,7 @@ func listFilter(req *kmsg.ListTransactionsRequest, resp *kmsg.ListTransactionsRe
 		f.Producers = append(f.Producers, model.ProducerID(id))
 	}
 	if req.Version >= 1 && req.DurationFilterMillis >= 0 {
-		longer := millis(req.DurationFilterMillis)
+		longer := millis(min(req.DurationFilterMillis, math.MaxInt64/int64(time.Millisecond)))
 		f.Longer = &longer
 	}
 	if req.Version >= 2 && req.TransactionalIDPattern != nil && *req.TransactionalIDPattern != "" {
