@@ -70,7 +70,7 @@ func (c Begin) decide(m *Machine, _ time.Time) machine.Decision[Fact] {
 }
 
 // FeatureUpdate asks for a feature's level. Downgrade must be set to lower it
-// (UpdateFeatures' upgrade types 2 and 3).
+// (UpdateFeatures' upgrade types 2 and 3), and must not be set to raise it.
 type FeatureUpdate struct {
 	Name      string
 	Level     int16
@@ -117,6 +117,8 @@ func (m *Machine) checkFeature(u FeatureUpdate, node int32) error {
 		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. It stays at %d on this broker.", u.Level, u.Name, current)}
 	case u.Level < current && !u.Downgrade:
 		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", u.Level, u.Name)}
+	case u.Level > current && u.Downgrade:
+		return &Error{ErrInvalidUpdateVersion, fmt.Sprintf("Invalid update version %d for feature %s. Can't downgrade to a newer version.", u.Level, u.Name)}
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ func electLeaders(s *session, r *request) reply {
 	return now(resp)
 }
 
-// Kinds of feature updates. Version 0 has a flag that allows downgrades.
+// Kinds of feature updates. Version 0 has a flag instead, which Kafka does not look
+// at any more: it can only raise.
 const (
 	upgradeOnly     = 1
 	unsafeDowngrade = 3
@@ -114,7 +115,7 @@ func updateFeatures(s *session, r *request) reply {
 	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
 	updates := make([]catalog.FeatureUpdate, len(req.FeatureUpdates))
 	for i, u := range req.FeatureUpdates {
-		updates[i] = catalog.FeatureUpdate{Name: u.Feature, Level: u.MaxVersionLevel, Downgrade: u.AllowDowngrade}
+		updates[i] = catalog.FeatureUpdate{Name: u.Feature, Level: u.MaxVersionLevel}
 		if r.version == 0 {
 			continue
 		}

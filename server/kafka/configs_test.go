@@ -329,16 +329,23 @@ func TestUpdateFeatures(t *testing.T) {
 		got, want, features string
 	}{
 		{update(1, 1, 1, false), refused + "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", "level 2, epoch 1"},
+		{update(0, 1, 0, true), refused + "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.", "level 2, epoch 1"},
 		{update(2, 1, 0, false), refused + "The controller does not support the given upgrade type.", "level 2, epoch 1"},
 	} {
 		if x.got != x.want || features() != x.features {
 			t.Errorf("%d: %q, %s; want %q, %s", i, x.got, features(), x.want, x.features)
 		}
 	}
-	if err := update(0, 1, 0, true); err != "" || features() != "level 1, epoch 2" {
-		t.Errorf("lowered by version 0: %q, %s", err, features())
+	if err := update(1, 1, 3, false); err != "" || features() != "level 1, epoch 2" {
+		t.Errorf("lowered: %q, %s", err, features())
 	}
-	if err := update(2, 2, 1, false); err != "" || features() != "level 2, epoch 3" {
+	for kind := int8(2); kind <= 3; kind++ {
+		const raised = "INVALID_UPDATE_VERSION: The update failed for all features since the following feature had an error: Invalid update version 2 for feature transaction.version. Can't downgrade to a newer version."
+		if err := update(2, 2, kind, false); err != raised || features() != "level 1, epoch 2" {
+			t.Errorf("raised by a downgrade of kind %d: %q, %s", kind, err, features())
+		}
+	}
+	if err := update(0, 2, 0, true); err != "" || features() != "level 2, epoch 3" {
 		t.Errorf("raised: %q, %s", err, features())
 	}
 	b.restart()
