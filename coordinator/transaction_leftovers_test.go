@@ -71,6 +71,27 @@ func TestAStartAbortsWhatAnAbortPassedOver(t *testing.T) {
 	}
 }
 
+// A commit passes over nothing: a participant that is offline keeps the whole
+// transaction open, everywhere, and it can still be aborted.
+func TestACommitWaitsForAnOfflinePartition(t *testing.T) {
+	for _, version := range []txn.Version{txn.V0, txn.V2} {
+		fault := vfs.NewFault(vfs.NewMemory())
+		w := newTxnWorld(t, fault)
+		p := w.init("a")
+		w.produce("a", p, 0, 0, "here")
+		w.produce("a", p, 0, 1, "and there")
+		w.breakPartition(fault, w.logs[0])
+		_, err := w.tryEnd(version, "a", p, txn.Commit)
+		w.is(err, storage.ErrPartitionOffline)
+		if s := w.state("a"); s != txn.Ongoing || w.logs[1].Bounds().Stable != 0 {
+			t.Errorf("version %d: %v, %+v", version, s, w.logs[1].Bounds())
+		}
+		_, err = w.tryEnd(version, "a", p, txn.Abort)
+		w.ok(err)
+		w.sees(1)
+	}
+}
+
 // What is offline cannot be enrolled: it may hold what an abort passed over.
 func TestAnOfflinePartitionIsNotEnrolled(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMemory())
@@ -115,12 +136,19 @@ func TestATransactionNobodyOwnsIsReported(t *testing.T) {
 func TestIDsAreKeptWhileAPartitionIsOffline(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMemory())
 	w := newTxnWorld(t, fault)
-	w.produce("a", w.init("a"), 0, 0, "x")
-	if !w.reachable() {
-		t.Error("everything is there")
+	w.init("before")
+	w.clock.advance(8 * 24 * time.Hour)
+	w.expire()
+	if _, known := w.shard("before").ids.Lookup("before"); known {
+		t.Error("an id is kept although everything is there")
 	}
+	p := w.init("a")
+	w.produce("a", p, 0, 0, "x")
 	w.breakPartition(fault, w.logs[0])
-	if w.reachable() {
-		t.Error("a partition is offline")
+	w.end("a", p, txn.Abort)
+	w.clock.advance(8 * 24 * time.Hour)
+	w.expire()
+	if s := w.state("a"); s != txn.CompleteAbort {
+		t.Errorf("the id of what an abort passed over: %v", s)
 	}
 }
