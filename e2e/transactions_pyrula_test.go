@@ -262,12 +262,47 @@ func TestPyrulaFailedRecordNeedsAnAbort(t *testing.T) {
 	if !err.TxnRequiresAbort() || err.IsFatal() || err.IsRetriable() {
 		t.Errorf("commit: %v (abort %v, fatal %v, retriable %v)", err, err.TxnRequiresAbort(), err.IsFatal(), err.IsRetriable())
 	}
-	if err := p.send("out", 0, "no more"); rdError(t, err).Code() != kafka.ErrState {
-		t.Errorf("produce afterwards: %v", err)
+	if err.Code() != kafka.ErrMsgSizeTooLarge {
+		t.Errorf("commit fails with %v, the record with %v", err.Code(), kafka.ErrMsgSizeTooLarge)
 	}
+	p.refusesMore()
 	p.ok(p.AbortTransaction(limited(t)))
 	p.commitWithRetries("out", "again")
 	wantValues(t, committedIn(t, addr, "out", 0), "again")
+}
+
+// refusesMore asserts that the transaction takes neither records nor offsets.
+func (w *rdTxn) refusesMore() {
+	w.t.Helper()
+	if err := w.send("out", 0, "no more"); rdError(w.t, err).Code() != kafka.ErrState {
+		w.t.Errorf("produce afterwards: %v", err)
+	}
+	meta, err := kafka.NewTestConsumerGroupMetadata("g")
+	w.ok(err)
+	offsets := []kafka.TopicPartition{{Topic: new("in"), Partition: 0, Offset: 1}}
+	if e := rdError(w.t, w.SendOffsetsToTransaction(limited(w.t), offsets, meta)); !e.TxnRequiresAbort() || e.IsFatal() {
+		w.t.Errorf("offsets afterwards: %v", e)
+	}
+}
+
+// "After a failed partition registration the transaction can only be aborted.
+// commit then fails with the original failure's class and code."
+func TestPyrulaFailedRegistrationNeedsAnAbort(t *testing.T) {
+	addr, w := pyrulaBroker(t)
+	p := started(t, addr, "etl-1", nil)
+	p.ok(p.BeginTransaction())
+	p.ok(p.send("out", 0, "fine"))
+	p.ok(p.report())
+	p.ok(p.send("__consumer_offsets", 0, "not for clients"))
+	err := rdError(t, p.CommitTransaction(limited(t)))
+	if err.Code() != kafka.ErrTopicAuthorizationFailed || !err.TxnRequiresAbort() || err.IsFatal() {
+		t.Errorf("commit: %v (abort %v, fatal %v)", err, err.TxnRequiresAbort(), err.IsFatal())
+	}
+	p.refusesMore()
+	p.ok(p.AbortTransaction(limited(t)))
+	p.commitWithRetries("out", "again")
+	wantValues(t, committedIn(t, addr, "out", 0), "again")
+	w.closed("out", 0)
 }
 
 // commitWithRetries is what an application does: abort and begin again while
@@ -379,7 +414,7 @@ func TestPyrulaInitWaitsForTheBroker(t *testing.T) {
 }
 
 // "A different transactional call while one is running is refused as conflicting
-// use." The commit under way is not harmed.
+// use", and a produce during a commit is refused. The commit is not harmed.
 func TestPyrulaConflictingCalls(t *testing.T) {
 	addr, _ := pyrulaBroker(t, "perigee.debug.sync.delay.ms=500")
 	p := started(t, addr, "etl-1", nil)
@@ -391,6 +426,9 @@ func TestPyrulaConflictingCalls(t *testing.T) {
 	err := rdError(t, p.AbortTransaction(shortly(t)))
 	if code := err.Code(); code != kafka.ErrConflict && code != kafka.ErrState {
 		t.Errorf("abort during a commit: %v", err)
+	}
+	if err := p.send("out", 0, "too late"); rdError(t, err).Code() != kafka.ErrState {
+		t.Errorf("produce during a commit: %v", err)
 	}
 	p.ok(p.CommitTransaction(limited(t)))
 	wantValues(t, committedIn(t, addr, "out", 0), "kept")
