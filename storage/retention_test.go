@@ -183,3 +183,27 @@ func TestRetentionBySize(t *testing.T) {
 		t.Fatalf("stats %+v", got)
 	}
 }
+
+// What was rolled back below the start is forgotten, so that the list of a partition
+// does not grow for as long as it lives; what reaches beyond the start is not.
+func TestTheAbortedListEndsWithTheStart(t *testing.T) {
+	e := open(t, vfs.NewMemory())
+	p := part(t, e, 1)
+	for id := range model.ProducerID(3) {
+		put(t, e, Append{Partition: p, Batch: transactional(id, 0, 0, "x"), Txn: TxnOpen})
+		put(t, e, Append{Partition: p, Batch: marker(id, 1, batch.Abort), Internal: true})
+	}
+	pending, _, err := p.DeleteRecords(3) // inside the second transaction
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pending.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	list := p.mu.producers.Aborted()
+	p.mu.Unlock()
+	if len(list) != 2 || list[0].First != 2 {
+		t.Errorf("aborted %+v", list)
+	}
+}

@@ -315,6 +315,50 @@ func TestASessionTellsWhenOnlyBoundsMove(t *testing.T) {
 	}
 }
 
+// On the wire: a reader at the last stable offset is told of the high watermark that
+// others' records moved, once, and of the start.
+func TestASessionSendsAPartitionWithoutRecords(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	producer := b.client(kgo.TransactionalID("clerk"), kgo.DefaultProduceTopic("orders"))
+	if err := producer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.ProduceSync(t.Context(), kgo.StringRecord("pending")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	c := b.dial()
+	committed := func(r *kmsg.FetchRequest) { r.IsolationLevel = 1 }
+	open := fetchRequest(topic, map[int32]int64{0: 0})
+	open.SessionEpoch, open.IsolationLevel = 0, 1
+	id := ask[*kmsg.FetchResponse](c, 13, open).SessionID
+	b.append(topic, 0, "behind it")
+	got := fetched(inSession(c, id, 1, committed))
+	if len(got) != 1 || got[0].LastStableOffset != 0 || got[0].HighWatermark != 2 || len(got[0].RecordBatches) != 0 {
+		t.Errorf("only the high watermark moved: %+v", got)
+	}
+	if got := fetched(inSession(c, id, 2, committed)); len(got) != 0 {
+		t.Errorf("nothing moved: %+v", got)
+	}
+	log, err := b.coordinator.Partition(topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, _, err := log.DeleteRecords(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := deleted.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	atEnd := func(r *kmsg.FetchRequest) {
+		r.IsolationLevel, r.Topics = 1, fetchRequest(topic, map[int32]int64{0: 2}).Topics
+	}
+	if got := fetched(inSession(c, id, 3, atEnd)); len(got) != 1 || got[0].LogStartOffset != 2 || got[0].ErrorCode != 0 {
+		t.Errorf("only the start moved: %+v", got)
+	}
+}
+
 func TestPartitionsTakeTurnsInASession(t *testing.T) {
 	b := startBroker(t)
 	topic := b.create("orders", 3)
