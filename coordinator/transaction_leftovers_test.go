@@ -71,6 +71,35 @@ func TestAStartAbortsWhatAnAbortPassedOver(t *testing.T) {
 	}
 }
 
+// The same where the abort used up the producer id, so that the id goes on under
+// another one.
+func TestAStartAbortsWhatAnEarlierProducerIDLeft(t *testing.T) {
+	disk := vfs.NewMemory()
+	fault := vfs.NewFault(disk)
+	w := newTxnWorld(t, fault)
+	p := w.init("a")
+	p.Epoch = model.MaxClientEpoch
+	h, err := w.hold("a")
+	w.ok(err)
+	last, _ := h.s.ids.Lookup("a")
+	last.Producer = p
+	_, err = h.carryOut(txn.Decision{Facts: []txn.Fact{{ID: "a", Record: &last}}}, h.s.log.Append)
+	h.Release()
+	w.ok(err)
+	w.produce("a", p, 0, 0, "aborted")
+	w.breakPartition(fault, w.logs[0])
+	if next := w.end("a", p, txn.Abort); next.ID == p.ID {
+		t.Fatalf("goes on as %v", next)
+	}
+
+	w = newTxnWorld(t, disk.Clone())
+	w.ok(w.engine.Barrier().Wait(t.Context()))
+	if b := w.logs[0].Bounds(); b.Stable != b.High || len(w.hanging) != 0 {
+		t.Errorf("%+v, hanging %+v", b, w.hanging)
+	}
+	w.sees(0)
+}
+
 // A commit passes over nothing: a participant that is offline keeps the whole
 // transaction open, everywhere, and it can still be aborted.
 func TestACommitWaitsForAnOfflinePartition(t *testing.T) {
