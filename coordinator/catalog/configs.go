@@ -196,6 +196,8 @@ func (m *Machine) alterTopic(c ConfigChange, values config.Values) (Fact, machin
 	switch {
 	case c.Name == "":
 		return nil, nil, &Error{ErrInvalidRequest, "Default topic resources are not allowed."}
+	case !ok && CheckTopicName(c.Name) != nil:
+		return nil, nil, CheckTopicName(c.Name)
 	case !ok:
 		return nil, nil, &Error{ErrUnknownTopic, fmt.Sprintf("The topic '%s' does not exist.", c.Name)}
 	case t.Internal:

@@ -167,7 +167,7 @@ func NewBroker(v Values) (*Broker, error) {
 		Log:                  logSettings(r), Metrics: metrics(r),
 		ShutdownTimeout: r.time("perigee.shutdown.timeout.ms"),
 	}
-	return b, errors.Join(b.placeListeners(r), b.placeData(r), b.check())
+	return b, errors.Join(b.placeListeners(r), b.placeData(r), b.check(r))
 }
 
 func (b *Broker) placeListeners(r reader) error {
@@ -189,7 +189,7 @@ func (b *Broker) placeData(r reader) error {
 }
 
 // check looks at conditions between settings.
-func (b *Broker) check() error {
+func (b *Broker) check(r reader) error {
 	var problems []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -198,6 +198,9 @@ func (b *Broker) check() error {
 	}
 	refuse(b.Groups.MinSessionTimeout > b.Groups.MaxSessionTimeout,
 		"group.min.session.timeout.ms is greater than group.max.session.timeout.ms")
+	refuse(b.Network.MaxConnectionsPerIP == 0 && len(b.Network.PerIPOverrides) == 0,
+		"max.connections.per.ip: 0 admits nobody without max.connections.per.ip.overrides")
+	refuse(r.time("log.retention.ms") == 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
 	m := b.MoonMQLimits
 	refuse((m.TLSCertFile == "") != (m.TLSKeyFile == ""), "moonmq.tls.cert.file and moonmq.tls.key.file need each other")
 	refuse(m.TLSVerify != "none" && m.TLSCAFile == "", "moonmq.tls.verify: %s needs moonmq.tls.ca.file", m.TLSVerify)

@@ -80,7 +80,7 @@ var topicDefaultKeys = []Key{
 		Doc: "Whether topics can be deleted."},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", Unit: Bytes, rule: atLeast(0), Update: Anytime,
 		Doc: "Default of the topic setting max.message.bytes."},
-	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Unit: Bytes, rule: atLeast(0), Update: Anytime,
+	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Unit: Bytes, rule: between(1, 2147483639), Update: Anytime,
 		Doc: "Default of the topic setting max.decompressed.message.bytes."},
 	{Name: "compression.type", Type: String, Default: "producer", rule: codecRule, Update: Anytime,
 		Doc: "Default of the topic setting compression.type."},

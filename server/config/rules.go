@@ -15,14 +15,15 @@ type rule struct {
 	text  string
 	check func(value string) string
 	// culprit, if set, finds the item of a list that check refused.
-	culprit func(value string) string
+	culprit func(value string) (item string, found bool)
 }
 
 // shown is the refused value as Kafka prints it.
 func (r rule) shown(k *Key, value string) string {
 	switch {
 	case r.culprit != nil:
-		return r.culprit(value)
+		item, _ := r.culprit(value)
+		return item
 	case k.Type == List:
 		return "[" + strings.Join(SplitList(value), ", ") + "]"
 	}
@@ -66,16 +67,16 @@ func oneOf(values ...string) rule {
 
 func eachOneOf(values ...string) rule {
 	each := oneOf(values...)
-	culprit := func(v string) string {
+	culprit := func(v string) (string, bool) {
 		for _, item := range SplitList(v) {
 			if each.check(item) != "" {
-				return item
+				return item, true // also the empty one, of "a,"
 			}
 		}
-		return ""
+		return "", false
 	}
 	return rule{text: "list of: " + each.text, culprit: culprit, check: func(v string) string {
-		if item := culprit(v); item != "" {
+		if item, found := culprit(v); found {
 			return each.check(item)
 		}
 		return ""
@@ -105,7 +106,7 @@ func nonEmpty() rule {
 func throttledReplicas(name string) rule {
 	reason := name + " must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
 	return rule{text: "* or partition:broker,…", check: func(v string) string {
-		if v == "" || v == "*" || v == "none" {
+		if v == "" || v == "*" {
 			return ""
 		}
 		for _, item := range SplitList(v) {

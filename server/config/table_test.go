@@ -75,6 +75,9 @@ func TestParse(t *testing.T) {
 		{TopicTable, "cleanup.policy", "", "", ""},
 		{TopicTable, "cleanup.policy", "compact,compact", "compact,compact", ""},
 		{TopicTable, "cleanup.policy", "delete,compcat", "", "Invalid value compcat for configuration cleanup.policy: String must be one of: compact, delete"},
+		{TopicTable, "cleanup.policy", "compact,", "", "Invalid value  for configuration cleanup.policy: String must be one of: compact, delete"},
+		{TopicTable, "max.decompressed.message.bytes", "0", "", "Invalid value 0 for configuration max.decompressed.message.bytes: Value must be at least 1"},
+		{TopicTable, "max.decompressed.message.bytes", "2147483647", "", "Invalid value 2147483647 for configuration max.decompressed.message.bytes: Value must be no more than 2147483639"},
 		{TopicTable, "compression.type", "lz5", "", "Invalid value lz5 for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
 		{TopicTable, "compression.gzip.level", "0", "", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
 		{TopicTable, "compression.gzip.level", "-1", "-1", ""},
@@ -85,6 +88,7 @@ func TestParse(t *testing.T) {
 		{TopicTable, "remote.storage.enable", "true", "", "Invalid value true for configuration remote.storage.enable: not supported by this broker"},
 		{TopicTable, "leader.replication.throttled.replicas", "0:1,1:1", "0:1,1:1", ""},
 		{TopicTable, "leader.replication.throttled.replicas", "0", "", "Invalid value [0] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."},
+		{TopicTable, "leader.replication.throttled.replicas", "none", "", "Invalid value [none] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."},
 		{BrokerTable, "max.connections.per.ip.overrides", "[::1]:5,host:6", "[::1]:5,host:6", ""},
 		{BrokerTable, "max.connections.per.ip.overrides", "host", "", `Invalid value host for configuration max.connections.per.ip.overrides: "host" is not host:count`},
 	} {

@@ -53,7 +53,7 @@ var topicKeys = []Key{
 		Doc: "How long segments stay local when they are also kept in remote storage; -2 follows retention.ms."},
 	{Name: "max.compaction.lag.ms", Type: Long, Default: maxInt64, Unit: Millis, rule: atLeast(1), Fallback: []string{"log.cleaner.max.compaction.lag.ms"},
 		Doc: "A record is compacted at the latest after this time, even when too little is dirty."},
-	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Unit: Bytes, rule: atLeast(0), Fallback: []string{"max.decompressed.message.bytes"},
+	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Unit: Bytes, rule: between(1, 2147483639), Fallback: []string{"max.decompressed.message.bytes"},
 		Doc: "The largest size a compressed batch may unpack to; larger ones are refused before they are unpacked in full."},
 	{Name: "max.message.bytes", Type: Int, Default: "1048588", Unit: Bytes, rule: atLeast(0), Fallback: []string{"message.max.bytes"},
 		Doc: "The largest batch, after compression, that is accepted."},
