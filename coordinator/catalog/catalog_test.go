@@ -135,6 +135,7 @@ func TestCreateTopics(t *testing.T) {
 		"no partitions":            {topic: newTopic("new", 0), kind: ErrInvalidPartitions, text: "Number of partitions was set to an invalid non-positive value."},
 		"default partitions":       {topic: newTopic("new", -1)},
 		"too many partitions":      {topic: newTopic("new", 10_001), kind: ErrInvalidPartitions, text: "A topic can have at most 10000 partitions."},
+		"neither of them":          {topic: with(func(n *NewTopic) { n.Partitions, n.ReplicationFactor = 0, 0 }), kind: ErrInvalidReplicationFactor, text: "Replication factor must be larger than 0, or -1 to use the default value."},
 		"no replicas":              {topic: with(func(n *NewTopic) { n.ReplicationFactor = 0 }), kind: ErrInvalidReplicationFactor, text: "Replication factor must be larger than 0, or -1 to use the default value."},
 		"three replicas":           {topic: with(func(n *NewTopic) { n.ReplicationFactor = 3 })},
 		"three replicas, strict":   {set: []string{"perigee.strict=true"}, topic: with(func(n *NewTopic) { n.ReplicationFactor = 3 }), kind: ErrInvalidReplicationFactor, text: "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."},
@@ -227,8 +228,8 @@ func TestDeleteTopics(t *testing.T) {
 		return ask(w, func(p *machine.Promise[[]DeletedTopic]) Command { return DeleteTopics{Topics: refs, To: p} })
 	}
 	results := remove(TopicRef{Name: "a"}, TopicRef{ID: created[1].Topic.ID}, TopicRef{Name: "nobody"}, TopicRef{ID: model.NewTopicID()},
-		TopicRef{Name: "c"}, TopicRef{ID: created[2].Topic.ID}, TopicRef{Name: CatalogTopic})
-	for i, kind := range []error{nil, nil, ErrUnknownTopic, ErrUnknownTopicID, ErrInvalidRequest, ErrInvalidRequest, ErrInternalTopic} {
+		TopicRef{Name: "c"}, TopicRef{ID: created[2].Topic.ID}, TopicRef{Name: CatalogTopic}, TopicRef{})
+	for i, kind := range []error{nil, nil, ErrUnknownTopic, ErrUnknownTopicID, ErrInvalidRequest, ErrInvalidRequest, ErrInternalTopic, ErrUnknownTopic} {
 		if !errors.Is(results[i].Err, kind) {
 			t.Errorf("%d: %v, want %v", i, results[i].Err, kind)
 		}
@@ -265,6 +266,7 @@ func TestCreatePartitions(t *testing.T) {
 		"unknown":            {Growth{Name: "nobody", Count: 2}, "no such topic"},
 		"too many":           {Growth{Name: "t", Count: 20_000}, "A topic can have at most 10000 partitions."},
 		"too few assigned":   {Growth{Name: "t", Count: 5, Assignments: [][]int32{{1}}}, "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
+		"none assigned":      {Growth{Name: "t", Count: 4, Assignments: [][]int32{}}, "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified."},
 		"assigned elsewhere": {Growth{Name: "t", Count: 4, Assignments: [][]int32{{7}}}, "The manual partition assignment includes broker 7, but no such broker is registered."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,6 +291,22 @@ func TestCreatePartitions(t *testing.T) {
 				t.Errorf("%d partitions, want %d", topic.Partitions, want)
 			}
 		})
+	}
+}
+
+// A request makes no more partitions than one topic may have, however many topics it names.
+func TestARequestIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.create(newTopic("a", 1), newTopic("b", 1))
+	grown := ask(w, func(p *machine.Promise[[]error]) Command {
+		return CreatePartitions{Topics: []Growth{{Name: "a", Count: 6001}, {Name: "b", Count: 4002}}, NodeID: 1, To: p}
+	})
+	if grown[0] != nil || !errors.Is(grown[1], ErrPolicy) {
+		t.Errorf("6000 partitions more: %v; 4001 more: %v, want ErrPolicy", grown[0], grown[1])
+	}
+	made := w.create(newTopic("c", 6000), newTopic("d", 4001))
+	if made[0].Err != nil || !errors.Is(made[1].Err, ErrPolicy) {
+		t.Errorf("6000 new partitions: %v; 4001 new: %v, want ErrPolicy", made[0].Err, made[1].Err)
 	}
 }
 

@@ -12,6 +12,7 @@ var (
 	ErrInvalidPartitions        = errors.New("invalid number of partitions")     // INVALID_PARTITIONS
 	ErrInvalidReplicationFactor = errors.New("invalid replication factor")       // INVALID_REPLICATION_FACTOR
 	ErrInvalidReplicaAssignment = errors.New("invalid replica assignment")       // INVALID_REPLICA_ASSIGNMENT
+	ErrPolicy                   = errors.New("more than the broker allows")      // POLICY_VIOLATION
 	ErrInvalidConfig            = errors.New("invalid configuration")            // INVALID_CONFIG
 	ErrInvalidRequest           = errors.New("request contradicts itself")       // INVALID_REQUEST
 	ErrInternalTopic            = errors.New("topic belongs to the broker")      // INVALID_REQUEST

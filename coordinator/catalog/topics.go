@@ -82,7 +82,7 @@ func (c CreateTopics) decide(m *Machine, now time.Time) machine.Decision[Fact] {
 			err = m.checkCollision(t.Name, collisions)
 		}
 		if err == nil && total+n.Partitions > MaxPartitions {
-			err = &Error{ErrInvalidPartitions, "Excessively large number of partitions per request."}
+			err = &Error{ErrPolicy, "Excessively large number of partitions per request."}
 		}
 		if err != nil {
 			results[i].Err = err
@@ -121,10 +121,10 @@ func (m *Machine) newTopic(t NewTopic, node int32, now time.Time) (n checkedTopi
 	if IsInternal(t.Name) {
 		return n, &Error{ErrInternalTopic, fmt.Sprintf("Creation of internal topic %s is prohibited.", t.Name)}
 	}
-	if n.Partitions, err = m.countPartitions(t, node); err != nil {
+	if n.clamped, err = m.checkReplication(t); err != nil {
 		return n, err
 	}
-	if n.clamped, err = m.checkReplication(t); err != nil {
+	if n.Partitions, err = m.countPartitions(t, node); err != nil {
 		return n, err
 	}
 	n.Overrides, n.dropped, err = m.topicSettings(t.Settings)
@@ -232,14 +232,14 @@ func (m *Machine) checkCollision(name string, alsoNew map[string]string) error {
 	return nil
 }
 
-// TopicRef names a topic by name or id.
+// TopicRef names a topic by id, or by name when the id is zero.
 type TopicRef struct {
 	Name string
-	ID   model.TopicID // used when Name is empty
+	ID   model.TopicID
 }
 
 func (m *Machine) find(ref TopicRef) (*Topic, error) {
-	if ref.Name != "" {
+	if ref.ID.IsZero() {
 		if t, ok := m.snapshot.Topic(ref.Name); ok {
 			return t, nil
 		}
@@ -316,13 +316,20 @@ func (c CreatePartitions) decide(m *Machine, _ time.Time) machine.Decision[Fact]
 	for _, g := range c.Topics {
 		times[g.Name]++
 	}
+	total := int32(0)
 	for i, g := range c.Topics {
 		if times[g.Name] > 1 {
 			results[i] = &Error{ErrInvalidRequest, "Duplicate topic name."}
 			continue
 		}
 		t, err := m.checkGrowth(g, c.NodeID)
-		if results[i] = err; err != nil || c.ValidateOnly {
+		if err == nil && total+g.Count-t.Partitions > MaxPartitions {
+			err = &Error{ErrPolicy, "Excessively large number of additional partitions per request."}
+		}
+		if results[i] = err; err != nil {
+			continue
+		}
+		if total += g.Count - t.Partitions; c.ValidateOnly {
 			continue
 		}
 		f := t.fact()

@@ -62,6 +62,7 @@ var codes = []struct {
 	{catalog.ErrInvalidPartitions, kerr.InvalidPartitions},
 	{catalog.ErrInvalidReplicationFactor, kerr.InvalidReplicationFactor},
 	{catalog.ErrInvalidReplicaAssignment, kerr.InvalidReplicaAssignment},
+	{catalog.ErrPolicy, kerr.PolicyViolation},
 	{catalog.ErrInvalidConfig, kerr.InvalidConfig},
 	{catalog.ErrInvalidRequest, kerr.InvalidRequest},
 	{catalog.ErrInternalTopic, kerr.InvalidRequest},

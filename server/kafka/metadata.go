@@ -201,13 +201,10 @@ func describeTopicPartitions(s *session, r *request) reply {
 		}
 		resp := req.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
 		names := s.pageNames(snapshot, req)
-		if req.Cursor != nil && (req.Cursor.Partition < 0 || len(names) == 0) {
+		if !cursorPoints(req, names) {
 			return refuseCursor(req, resp)
 		}
-		page := topicPage{session: s, resp: resp, left: s.config.Network.DescribePartitions}
-		if limit := int(req.ResponsePartitionLimit); limit > 0 {
-			page.left = min(page.left, limit)
-		}
+		page := topicPage{session: s, resp: resp, left: min(s.config.Network.DescribePartitions, max(1, int(req.ResponsePartitionLimit)))}
 		for _, name := range names {
 			first := int32(0)
 			if req.Cursor != nil && req.Cursor.Topic == name {
@@ -243,6 +240,13 @@ func (s *session) pageNames(snapshot *catalog.Snapshot, req *kmsg.DescribeTopicP
 	return names
 }
 
+// cursorPoints reports whether the cursor, if there is one, stands at a partition
+// of one of the topics that are asked for. Where all are, its topic may be gone.
+func cursorPoints(req *kmsg.DescribeTopicPartitionsRequest, names []string) bool {
+	c := req.Cursor
+	return c == nil || c.Partition >= 0 && (len(req.Topics) == 0 || len(names) > 0 && names[0] == c.Topic)
+}
+
 // refuseCursor answers a cursor that points nowhere.
 func refuseCursor(req *kmsg.DescribeTopicPartitionsRequest, resp *kmsg.DescribeTopicPartitionsResponse) kmsg.Response {
 	for i := range req.Topics {
@@ -262,6 +266,10 @@ type topicPage struct {
 
 // add describes a topic from partition first on, and reports whether more fits.
 func (p *topicPage) add(snapshot *catalog.Snapshot, name string, first int32) bool {
+	if p.left == 0 {
+		p.resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: first}
+		return false
+	}
 	d := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	d.Topic, d.AuthorizedOperations = &name, topicOperations
 	t, ok := snapshot.Topic(name)
@@ -269,10 +277,6 @@ func (p *topicPage) add(snapshot *catalog.Snapshot, name string, first int32) bo
 		d.ErrorCode = cmp.Or(codeOf(catalog.CheckTopicName(name)), kerr.UnknownTopicOrPartition.Code)
 		p.resp.Topics = append(p.resp.Topics, d)
 		return true
-	}
-	if p.left == 0 {
-		p.resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: first}
-		return false
 	}
 	d.TopicID, d.IsInternal = t.ID, t.Internal
 	for i := first; i < t.Partitions && p.left > 0; i++ {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,6 +72,9 @@ func newTopic(t *kmsg.CreateTopicsRequestTopic) (catalog.NewTopic, error) {
 	if len(t.ReplicaAssignment) > 0 {
 		n.Assignments = make(map[int32][]int32, len(t.ReplicaAssignment))
 		for _, a := range t.ReplicaAssignment {
+			if _, twice := n.Assignments[a.Partition]; twice {
+				return n, &catalog.Error{Kind: catalog.ErrInvalidReplicaAssignment, Text: fmt.Sprintf("Found multiple manual partition assignments for partition %d", a.Partition)}
+			}
 			n.Assignments[a.Partition] = a.Replicas
 		}
 	}
@@ -143,6 +147,7 @@ func deleteTopics(s *session, r *request) reply {
 
 // deletion is one topic to be deleted and what became of it.
 type deletion struct {
+	named *string // nil: asked for by id
 	ref   catalog.TopicRef
 	topic *catalog.Topic
 	err   error
@@ -158,9 +163,13 @@ func collectDeletions(req *kmsg.DeleteTopicsRequest) []deletion {
 		topics = append(topics, t)
 	}
 	var all []deletion
-	place := map[catalog.TopicRef]int{}
+	type key struct {
+		named bool
+		ref   catalog.TopicRef
+	}
+	place := map[key]int{}
 	for _, t := range topics {
-		d := deletion{ref: catalog.TopicRef{ID: t.TopicID}}
+		d := deletion{named: t.Topic, ref: catalog.TopicRef{ID: t.TopicID}}
 		switch id := model.TopicID(t.TopicID); {
 		case t.Topic != nil && !id.IsZero():
 			d.ref.Name = *t.Topic
@@ -170,11 +179,16 @@ func collectDeletions(req *kmsg.DeleteTopicsRequest) []deletion {
 		case t.Topic != nil:
 			d.ref.Name = *t.Topic
 		}
-		if first, twice := place[d.ref]; twice {
-			all[first].err = &catalog.Error{Kind: catalog.ErrInvalidRequest, Text: "Duplicate topic name."}
+		k := key{d.named != nil, d.ref}
+		if first, twice := place[k]; twice {
+			what := "name"
+			if d.named == nil {
+				what = "id"
+			}
+			all[first].err = &catalog.Error{Kind: catalog.ErrInvalidRequest, Text: "Duplicate topic " + what + "."}
 			continue
 		}
-		place[d.ref] = len(all)
+		place[k] = len(all)
 		all = append(all, d)
 	}
 	return all
@@ -182,10 +196,7 @@ func collectDeletions(req *kmsg.DeleteTopicsRequest) []deletion {
 
 func (d deletion) answer(version int16) kmsg.DeleteTopicsResponseTopic {
 	t := kmsg.NewDeleteTopicsResponseTopic()
-	if d.ref.Name != "" {
-		t.Topic = &d.ref.Name
-	}
-	t.TopicID = d.ref.ID
+	t.Topic, t.TopicID = d.named, d.ref.ID
 	if d.err == nil {
 		t.Topic, t.TopicID = &d.topic.Name, d.topic.ID
 	}
@@ -204,6 +215,9 @@ func createPartitions(s *session, r *request) reply {
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		growth[i] = catalog.Growth{Name: t.Topic, Count: t.Count}
+		if t.Assignment != nil {
+			growth[i].Assignments = [][]int32{}
+		}
 		for _, a := range t.Assignment {
 			growth[i].Assignments = append(growth[i].Assignments, a.Replicas)
 		}

@@ -94,8 +94,11 @@ func TestCreateTopicsAnswersEachTopic(t *testing.T) {
 	assigned := askTopic("assigned", -1)
 	assigned.ReplicationFactor = -1
 	assigned.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{1}}, {Partition: 1, Replicas: []int32{1}}}
+	doubled := askTopic("doubled", -1)
+	doubled.ReplicationFactor = -1
+	doubled.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{1}}, {Partition: 0, Replicas: []int32{1}}}
 	var got []string
-	for _, r := range c.createTopics(7, askTopic("bad", 1, "retention.ms", "x"), askTopic("good", 1), null, askTopic("twice", 1), askTopic("twice", 1), three, assigned, askTopic("a/b", 1)) {
+	for _, r := range c.createTopics(7, askTopic("bad", 1, "retention.ms", "x"), askTopic("good", 1), null, askTopic("twice", 1), askTopic("twice", 1), three, assigned, doubled, askTopic("a/b", 1)) {
 		got = append(got, fmt.Sprintf("%s %d %s", r.Topic, r.NumPartitions, refusal(r.ErrorCode, r.ErrorMessage)))
 	}
 	want := []string{
@@ -105,6 +108,7 @@ func TestCreateTopicsAnswersEachTopic(t *testing.T) {
 		"twice -1 INVALID_REQUEST: Duplicate topic name.",
 		"three 1 ",
 		"assigned 2 ",
+		"doubled -1 INVALID_REPLICA_ASSIGNMENT: Found multiple manual partition assignments for partition 0",
 		"a/b -1 INVALID_TOPIC_EXCEPTION: Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -151,9 +155,10 @@ func TestDeleteTopicsByID(t *testing.T) {
 	b := startBroker(t)
 	c := b.dial()
 	created := b.create("t", 1)
-	name := "u"
+	name, empty := "u", ""
 	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: created.ID}, {TopicID: [16]byte{9}}, {Topic: &name, TopicID: [16]byte{8}}, {}}
+	req.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: created.ID}, {TopicID: [16]byte{9}}, {Topic: &name, TopicID: [16]byte{8}}, {},
+		{TopicID: [16]byte{7}}, {TopicID: [16]byte{7}}, {Topic: &empty}}
 	var got []string
 	for _, r := range ask[*kmsg.DeleteTopicsResponse](c, 6, req).Topics {
 		name := "-"
@@ -163,7 +168,8 @@ func TestDeleteTopicsByID(t *testing.T) {
 		got = append(got, name+" "+refusal(r.ErrorCode, r.ErrorMessage))
 	}
 	want := []string{"t ", "- UNKNOWN_TOPIC_ID: This server does not host this topic ID.",
-		"u INVALID_REQUEST: You may not specify both topic name and topic id.", "- INVALID_REQUEST: Neither topic name nor id were specified."}
+		"u INVALID_REQUEST: You may not specify both topic name and topic id.", "- INVALID_REQUEST: Neither topic name nor id were specified.",
+		"- INVALID_REQUEST: Duplicate topic id.", " UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition."}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -399,10 +405,26 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		t.Error(diff)
 	}
 	req := kmsg.NewPtrDescribeTopicPartitionsRequest()
-	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "a"}}
-	req.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: "a", Partition: -1}
-	if got := ask[*kmsg.DescribeTopicPartitionsResponse](c, 0, req).Topics[0].ErrorCode; got != kerr.InvalidRequest.Code {
-		t.Errorf("bad cursor: %s", refusal(got, nil))
+	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "b"}}
+	for name, cursor := range map[string]kmsg.DescribeTopicPartitionsRequestCursor{
+		"before the first partition":     {Topic: "b", Partition: -1},
+		"at a topic nobody asked for":    {Topic: "a"},
+		"behind what somebody asked for": {Topic: "c"},
+	} {
+		req.Cursor = &cursor
+		if got := ask[*kmsg.DescribeTopicPartitionsResponse](c, 0, req).Topics[0].ErrorCode; got != kerr.InvalidRequest.Code {
+			t.Errorf("a cursor %s: %s", name, refusal(got, nil))
+		}
+	}
+	// No limit is none too small: a page has a partition at least, and no more than that.
+	req.Cursor, req.ResponsePartitionLimit = nil, -1
+	if got := ask[*kmsg.DescribeTopicPartitionsResponse](c, 0, req); len(got.Topics[0].Partitions) != 1 || got.NextCursor == nil {
+		t.Errorf("a limit of -1: %d partitions, cursor %v", len(got.Topics[0].Partitions), got.NextCursor)
+	}
+	// A full page has no room for an unknown topic either.
+	req.Topics, req.ResponsePartitionLimit = append(req.Topics, kmsg.DescribeTopicPartitionsRequestTopic{Topic: "nobody"}), 2
+	if got := ask[*kmsg.DescribeTopicPartitionsResponse](c, 0, req); len(got.Topics) != 1 || got.NextCursor == nil || got.NextCursor.Topic != "nobody" {
+		t.Errorf("a full page: %d topics, cursor %v", len(got.Topics), got.NextCursor)
 	}
 }
 
