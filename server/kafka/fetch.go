@@ -188,6 +188,9 @@ func (f *fetcher) readOne(t *fetchTarget, left int) int {
 	p.ErrorCode = t.code
 	p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
 	if t.log == nil {
+		if t.part != nil {
+			t.part.told = false
+		}
 		f.answer.add(t.fetchKey, p, nil)
 		return 0
 	}

@@ -20,7 +20,7 @@ import (
 //	0, -1               everything is named; no session
 //	n, -1               the same, and end session n
 //	n, 0                the same as 0, 0, and end session n
-//	n, e                what changed since epoch e-1
+//	n, e                what changed since epoch e-1; with nothing left, session n ends
 //
 // A session is kept by id, not by connection: it survives a reconnect. A session
 // that cannot be found or is at another epoch gets a top-level error, and the
@@ -167,15 +167,9 @@ type fetchSession struct {
 	holes int
 }
 
-// update applies an incremental request: forgotten partitions go, the others
-// are added or changed.
+// update applies an incremental request: partitions are added or changed, then
+// the forgotten ones go, in this order as in Kafka.
 func (s *fetchSession) update(req *kmsg.FetchRequest) {
-	for i := range req.ForgottenTopics {
-		t := &req.ForgottenTopics[i]
-		for _, partition := range t.Partitions {
-			s.forget(fetchKey{t.TopicID, t.Topic, partition})
-		}
-	}
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
@@ -188,6 +182,12 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 				s.push(p)
 			}
 			p.fetchWant = wants(key, q)
+		}
+	}
+	for i := range req.ForgottenTopics {
+		t := &req.ForgottenTopics[i]
+		for _, partition := range t.Partitions {
+			s.forget(fetchKey{t.TopicID, t.Topic, partition})
 		}
 	}
 }
@@ -259,15 +259,17 @@ func (f *fetcher) plan(now time.Time) int16 {
 	req, cache := f.req, f.session.fetches
 	byID := req.Version >= 13
 	switch {
-	case req.SessionID != 0 && req.SessionEpoch > epochInitial:
+	case req.SessionEpoch != epochInitial && req.SessionEpoch != epochFinal:
 		s, code := cache.resume(req.SessionID, req.SessionEpoch, byID, now)
 		if code != 0 {
 			return code
 		}
 		f.follow(s)
+		if len(f.targets) == 0 {
+			cache.close(s.id)
+			f.within = nil
+		}
 		return 0
-	case req.SessionEpoch > epochInitial:
-		return kerr.FetchSessionIDNotFound.Code
 	case req.SessionID != 0:
 		cache.close(req.SessionID)
 	}

@@ -290,9 +290,87 @@ func TestFetchSession(t *testing.T) {
 	if got := inSession(b.dial(), id, 4, nil).ErrorCode; got != 0 {
 		t.Errorf("the session on another connection: error %d", got)
 	}
+	if got := inSession(c, id, -5, nil).ErrorCode; got != kerr.InvalidFetchSessionEpoch.Code {
+		t.Errorf("an epoch that is none: error %d", got)
+	}
 	inSession(c, id, epochFinal, nil)
 	if n := b.fetches.count(); n != 0 {
 		t.Errorf("%d sessions left", n)
+	}
+}
+
+// Who forgets the last partition has ended the session, and is told so.
+func TestASessionEndsWithItsLastPartition(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 2)
+	b.append(topic, 0, "zero")
+	c := b.dial()
+	open := fetchRequest(topic, map[int32]int64{0: 0, 1: 0})
+	open.SessionEpoch = 0
+	id := ask[*kmsg.FetchResponse](c, 13, open).SessionID
+	forget := func(r *kmsg.FetchRequest, partition int32) {
+		r.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{TopicID: topic.ID, Partitions: []int32{partition}}}
+	}
+	both := inSession(c, id, 1, func(r *kmsg.FetchRequest) { // wanted and forgotten: forgotten
+		r.Topics = fetchRequest(topic, map[int32]int64{0: 0}).Topics
+		forget(r, 0)
+	})
+	if got := fetched(both); both.SessionID != id || len(got) != 0 {
+		t.Errorf("session %d, want %d; sent: %+v", both.SessionID, id, got)
+	}
+	last := inSession(c, id, 2, func(r *kmsg.FetchRequest) { forget(r, 1) })
+	if last.ErrorCode != 0 || last.SessionID != 0 || len(last.Topics) != 0 {
+		t.Errorf("error %d, session %d, %d topics; want 0, 0 and none", last.ErrorCode, last.SessionID, len(last.Topics))
+	}
+	if got := inSession(c, id, 3, nil).ErrorCode; got != kerr.FetchSessionIDNotFound.Code {
+		t.Errorf("the session goes on: error %d", got)
+	}
+}
+
+// After an error a partition is sent again once it is there, also when its bounds
+// are those the client was told before the error.
+func TestASessionTellsThatAnErrorIsOver(t *testing.T) {
+	b := startBroker(t)
+	topic := b.create("orders", 1)
+	b.append(topic, 0, "first")
+	c := b.dial()
+	named := func(from int64) *kmsg.FetchRequest {
+		req := fetchRequest(topic, map[int32]int64{0: from})
+		req.Topics[0].Topic, req.Topics[0].TopicID = "orders", [16]byte{}
+		return req
+	}
+	open := named(0)
+	open.SessionEpoch = 0
+	id := ask[*kmsg.FetchResponse](c, 12, open).SessionID
+	epoch := int32(0)
+	next := func(change func(*kmsg.FetchRequest)) []kmsg.FetchResponseTopicPartition {
+		epoch++
+		req := kmsg.NewPtrFetchRequest()
+		req.SessionID, req.SessionEpoch = id, epoch
+		if change != nil {
+			change(req)
+		}
+		return fetched(ask[*kmsg.FetchResponse](c, 12, req))
+	}
+	next(func(r *kmsg.FetchRequest) { r.Topics = named(1).Topics })
+	if got := next(nil); len(got) != 0 {
+		t.Fatalf("nothing is new: %+v", got)
+	}
+	name := "orders"
+	remove := kmsg.NewPtrDeleteTopicsRequest()
+	remove.TopicNames = []string{name}
+	ask[*kmsg.DeleteTopicsResponse](c, 5, remove)
+	for range 2 {
+		if got := next(nil); len(got) != 1 || got[0].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+			t.Errorf("the topic is gone: %+v", got)
+		}
+	}
+	b.append(b.create("orders", 1), 0, "again")
+	if got := next(nil); len(got) != 1 || got[0].ErrorCode != 0 || got[0].HighWatermark != 1 {
+		t.Errorf("the topic is there again: %+v", got)
+	}
+	if got := next(nil); len(got) != 0 {
+		t.Errorf("nothing is new: %+v", got)
 	}
 }
 
