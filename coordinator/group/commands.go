@@ -213,7 +213,7 @@ type Member struct {
 	ClientID   string
 	ClientHost string
 	Metadata   []byte   // only in a Stable group
-	Assignment []byte   // only in a Stable group
+	Assignment []byte   // while the group rebalances, what the member has held until then
 	Topics     []string // of MoonMQ members
 }
 

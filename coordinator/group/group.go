@@ -281,9 +281,9 @@ func (g *group) describe() Description {
 		d.Protocol = g.protocol
 	}
 	for _, m := range g.ordered() {
-		seen := Member{ID: m.id, Instance: m.instance, ClientID: m.clientID, ClientHost: m.clientHost, Topics: m.topics}
+		seen := Member{ID: m.id, Instance: m.instance, ClientID: m.clientID, ClientHost: m.clientHost, Topics: m.topics, Assignment: m.assignment}
 		if g.state == Stable {
-			seen.Metadata, seen.Assignment = m.metadata(g.protocol), m.assignment
+			seen.Metadata = m.metadata(g.protocol)
 		}
 		d.Members = append(d.Members, seen)
 	}
