@@ -125,7 +125,7 @@ func workload() iter.Seq[step] {
 	const seed = 20
 	r := rand.New(rand.NewPCG(seed, seed))
 	return func(yield func(step) bool) {
-		for i, st := range slices.Concat(topicStory(), recordStory(), groupStory(), transactionStory(), configStory(), sessionStory(), operatorStory(), clusterStory(), randomSteps(r, 400)) {
+		for i, st := range slices.Concat(topicStory(), recordStory(), groupStory(), transactionStory(), configStory(), sessionStory(), operatorStory(), clusterStory(), oddStory(), randomSteps(r, 400)) {
 			st.name = strconv.Itoa(i) + " " + st.name
 			if !yield(st) {
 				return

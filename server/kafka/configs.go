@@ -228,7 +228,7 @@ func listConfigResources(s *session, r *request) reply {
 		case len(kinds) == 0:
 			kinds = []int8{int8(config.ResourceBroker), int8(config.ResourceTopic), int8(config.ResourceClientMetrics), int8(config.ResourceGroup)}
 		}
-		for _, kind := range kinds {
+		for _, kind := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
 			names, ok := s.resourceNames(snapshot, config.Resource(kind))
 			if !ok {
 				resp.ErrorCode, resp.ConfigResources = kerr.UnsupportedVersion.Code, nil

@@ -75,7 +75,7 @@ func (s *session) listOffset(topic string, q *kmsg.ListOffsetsRequestTopicPartit
 		p.ErrorCode = codeOf(err)
 		return
 	}
-	if q.Timestamp == askLatest {
+	if q.Timestamp == askLatest || found.Offset >= 0 && found.LeaderEpoch < 0 { // where no record stands yet, it will be ours
 		found.LeaderEpoch = s.coordinator.LeaderEpoch()
 	}
 	p.Timestamp, p.Offset, p.LeaderEpoch = int64(found.Timestamp), int64(found.Offset), int32(found.LeaderEpoch)
