@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,8 +22,7 @@ func describeConfigs(s *session, r *request) reply {
 	return func(ctx context.Context) kmsg.Response {
 		snapshot, failure := durable.Wait(ctx)
 		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-		for i := range req.Resources {
-			asked := &req.Resources[i]
+		for _, asked := range distinctResources(req.Resources) {
 			found, err := []config.Resolved(nil), failure
 			if err == nil {
 				found, err = s.resolve(snapshot, asked)
@@ -39,6 +37,32 @@ func describeConfigs(s *session, r *request) reply {
 		}
 		return resp
 	}
+}
+
+// distinctResources brings what is asked about one resource into one place: an
+// answer is four thousand times as long as its question, and must not be given as
+// often as somebody asks.
+func distinctResources(asked []kmsg.DescribeConfigsRequestResource) []*kmsg.DescribeConfigsRequestResource {
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	var distinct []*kmsg.DescribeConfigsRequestResource
+	first := map[resource]*kmsg.DescribeConfigsRequestResource{}
+	for i := range asked {
+		a := &asked[i]
+		switch f := first[resource{a.ResourceType, a.ResourceName}]; {
+		case f == nil:
+			first[resource{a.ResourceType, a.ResourceName}] = a
+			distinct = append(distinct, a)
+		case len(f.ConfigNames) == 0: // all of them already
+		case len(a.ConfigNames) == 0:
+			f.ConfigNames = nil
+		default:
+			f.ConfigNames = append(f.ConfigNames, a.ConfigNames...)
+		}
+	}
+	return distinct
 }
 
 // resolve finds the effective settings of a resource.
@@ -112,8 +136,12 @@ func (s *session) resolveBroker(v config.Values, name string) ([]config.Resolved
 // describeAll translates settings, all of them or, when some are named, those.
 func describeAll(req *kmsg.DescribeConfigsRequest, names []string, found []config.Resolved) []kmsg.DescribeConfigsResponseResourceConfig {
 	configs := []kmsg.DescribeConfigsResponseResourceConfig{}
+	named := make(map[string]bool, len(names))
+	for _, name := range names {
+		named[name] = true
+	}
 	for _, r := range found {
-		if len(names) > 0 && !slices.Contains(names, r.Key.Name) {
+		if len(names) > 0 && !named[r.Key.Name] {
 			continue
 		}
 		c := kmsg.NewDescribeConfigsResponseResourceConfig()
@@ -228,7 +256,12 @@ func listConfigResources(s *session, r *request) reply {
 		case len(kinds) == 0:
 			kinds = []int8{int8(config.ResourceBroker), int8(config.ResourceTopic), int8(config.ResourceClientMetrics), int8(config.ResourceGroup)}
 		}
-		for _, kind := range slices.Compact(slices.Sorted(slices.Values(kinds))) {
+		var listed [1 << 8]bool // a kind that is named often is listed once
+		for _, kind := range kinds {
+			if listed[uint8(kind)] {
+				continue
+			}
+			listed[uint8(kind)] = true
 			names, ok := s.resourceNames(snapshot, config.Resource(kind))
 			if !ok {
 				resp.ErrorCode, resp.ConfigResources = kerr.UnsupportedVersion.Code, nil

@@ -233,6 +233,7 @@ func TestListConfigResources(t *testing.T) {
 		{1, []int8{16}, "16/m"},
 		{1, []int8{2, 4, 32}, "2/__perigee_catalog 2/t 4/1 32/g"},
 		{1, nil, "4/1 2/__perigee_catalog 2/t 16/m 32/g"},
+		{1, []int8{4, 32, 4, 32}, "4/1 32/g"},
 		{1, []int8{77}, "UNSUPPORTED_VERSION"},
 	} {
 		req := kmsg.NewPtrListConfigResourcesRequest()
@@ -248,6 +249,34 @@ func TestListConfigResources(t *testing.T) {
 		}
 		if got != x.want {
 			t.Errorf("version %d, %v: %q, want %q", x.version, x.kinds, got, x.want)
+		}
+	}
+}
+
+// A resource that is named often is described once, with all that was asked of it.
+func TestDescribeConfigsOfOneResource(t *testing.T) {
+	b := startBroker(t)
+	b.create("t", 1)
+	c := b.dial()
+	of := func(name string, keys ...string) kmsg.DescribeConfigsRequestResource {
+		return kmsg.DescribeConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name, ConfigNames: keys}
+	}
+	for name, x := range map[string]struct {
+		asked []kmsg.DescribeConfigsRequestResource
+		want  string
+	}{
+		"other keys":         {[]kmsg.DescribeConfigsRequestResource{of("t", "segment.ms"), of("u"), of("t", "retention.ms")}, "t 2, u 0"},
+		"all of them":        {[]kmsg.DescribeConfigsRequestResource{of("t"), of("t", "retention.ms")}, "t 37"},
+		"all of them, later": {[]kmsg.DescribeConfigsRequestResource{of("t", "retention.ms"), of("t")}, "t 37"},
+	} {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.Resources = x.asked
+		var got []string
+		for _, r := range ask[*kmsg.DescribeConfigsResponse](c, 4, req).Resources {
+			got = append(got, fmt.Sprintf("%s %d", r.ResourceName, len(r.Configs)))
+		}
+		if text := strings.Join(got, ", "); text != x.want {
+			t.Errorf("%s: %q, want %q", name, text, x.want)
 		}
 	}
 }
