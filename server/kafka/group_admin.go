@@ -62,16 +62,18 @@ const groupOperations = opRead | opDelete | opDescribe | opDescribeConfigs | opA
 
 // describeGroups serves DescribeGroups 0 to 6: 3 adds the operations the caller
 // may perform, 4 instance ids, 5 is flexible, 6 says GROUP_ID_NOT_FOUND of a group
-// that does not exist (KIP-1043); before, it is a group in state Dead.
+// that does not exist (KIP-1043); before, it is a group in state Dead. A group
+// named often is described once: members bring what they like into its answer.
 func describeGroups(s *session, r *request) reply {
 	req := r.body.(*kmsg.DescribeGroupsRequest)
-	described := make([]machine.Future[group.Description], len(req.Groups))
-	for i, id := range req.Groups {
+	ids := distinct(req.Groups)
+	described := make([]machine.Future[group.Description], len(ids))
+	for i, id := range ids {
 		described[i] = s.coordinator.DescribeGroup(id)
 	}
 	return func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-		for i, id := range req.Groups {
+		for i, id := range ids {
 			d, err := described[i].Wait(ctx)
 			if d.ProtocolType == group.MoonProtocol {
 				d = s.moonGroup(d)
@@ -175,23 +177,33 @@ func matches(filter []string, name string) bool {
 // a message, which Kafka leaves empty. A group named twice is answered once.
 func deleteGroups(s *session, r *request) reply {
 	req := r.body.(*kmsg.DeleteGroupsRequest)
-	ids := make([]string, 0, len(req.Groups))
-	deleted := map[string]machine.Future[struct{}]{}
-	for _, id := range req.Groups {
-		if _, twice := deleted[id]; !twice {
-			ids = append(ids, id)
-			deleted[id] = s.coordinator.DeleteGroup(id)
-		}
+	ids := distinct(req.Groups)
+	deleted := make([]machine.Future[struct{}], len(ids))
+	for i, id := range ids {
+		deleted[i] = s.coordinator.DeleteGroup(id)
 	}
 	return func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
-		for _, id := range ids {
+		for i, id := range ids {
 			g := kmsg.NewDeleteGroupsResponseGroup()
 			g.Group = id
-			_, err := deleted[id].Wait(ctx)
+			_, err := deleted[i].Wait(ctx)
 			g.ErrorCode = groupCode(err)
 			resp.Groups = append(resp.Groups, g)
 		}
 		return resp
 	}
+}
+
+// distinct returns each name once, in the order in which they were first named.
+func distinct(names []string) []string {
+	once := make([]string, 0, len(names))
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if !seen[name] {
+			seen[name] = true
+			once = append(once, name)
+		}
+	}
+	return once
 }

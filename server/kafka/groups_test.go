@@ -592,8 +592,11 @@ func TestGroupsAreDescribedListedAndDeleted(t *testing.T) {
 	t.Run("describe", func(t *testing.T) {
 		served(t, 15, func(t *testing.T, v int16) {
 			r := kmsg.NewPtrDescribeGroupsRequest()
-			r.Groups = []string{"live", "simple"}
+			r.Groups = []string{"live", "simple", "live"} // who is named twice is described once
 			resp := ask[*kmsg.DescribeGroupsResponse](c, v, r)
+			if len(resp.Groups) != 2 {
+				t.Fatalf("%d groups described, want 2", len(resp.Groups))
+			}
 			live, simple := resp.Groups[0], resp.Groups[1]
 			if live.State != "Stable" || live.ProtocolType != "consumer" || live.Protocol != "range" || len(live.Members) != 1 {
 				t.Fatalf("described %+v", live)
