@@ -137,19 +137,20 @@ const frameBytes = 4 << 20
 func (f *frames) reply(s *session, id wire.CorrelationID) transport.Reply {
 	size := int64(f.bytes)
 	if s.pending.Add(size) > int64(s.front.limits.MaxPendingBytes) {
+		s.ending.Store(true) // requests that were read ahead are not served any more
 		s.conn.HangUp(errPending, nil)
 	}
 	return func(ctx context.Context) (transport.Output, error) {
-		o := transport.Output{Release: func() { s.pending.Add(-size) }}
+		// It waits no longer: the client may have all of it, and ask again, before
+		// the write returns.
+		defer s.pending.Add(-size)
 		if f.committed != nil {
 			errs, err := f.committed.Wait(ctx)
 			if err := errors.Join(append(errs, err)...); err != nil {
-				o.Parts = output(id, s.front.errorOf(err)).Parts
-				return o, nil
+				return output(id, s.front.errorOf(err)), nil
 			}
 		}
-		o.Parts = []transport.Part{{Bytes: wire.Append(f.encode(id), id, &wire.OK{})}}
-		return o, nil
+		return transport.Output{Parts: []transport.Part{{Bytes: wire.Append(f.encode(id), id, &wire.OK{})}}}, nil
 	}
 }
 

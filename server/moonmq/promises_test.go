@@ -2,6 +2,7 @@ package moonmq
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	wire "github.com/perigeemq/perigee/protocol/moonmq"
@@ -164,5 +165,58 @@ func TestProducersWithoutAName(t *testing.T) {
 	}
 	if got := w.login().fetch("t", "g"); len(got) != 2 {
 		t.Errorf("%d records", len(got))
+	}
+}
+
+// A client that asks again and again and reads nothing is hung up on, however much it
+// asks at once. One that has all of an answer may ask for the next, also before the
+// broker's write returns: what is on its way does not wait.
+func TestWhatWaitsForAClientIsBounded(t *testing.T) {
+	w := newWorld(t, access.Static{}, "moonmq.max.pending.bytes=1048576")
+	c := w.login()
+	c.must(&wire.CreateTopic{Name: "t", Partitions: 1}, wire.OpOK)
+	const requests = 8
+	value := strings.Repeat("v", wire.MaxString)
+	for range requests * 16 {
+		c.produce("t", value)
+	}
+	for n := range requests {
+		if got := c.fetch("t", "one by one"); len(got) < 12 {
+			t.Fatalf("%d records in answer %d", len(got), n)
+		}
+	}
+	c = w.login()
+	var asked []byte
+	for range requests {
+		asked = wire.Append(asked, wire.CorrelationID{}, &wire.Fetch{Topic: "t", Group: "at once", MaxRecords: 100, Flags: wire.FetchBatched, Trailers: 2})
+	}
+	if _, err := c.Write(asked); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		return slices.ContainsFunc(w.front.sessions(), func(s *session) bool { return s.ending.Load() })
+	})
+	answers := 0
+	for {
+		_, m, err := c.receive()
+		if err != nil {
+			break
+		}
+		if m.Op() == wire.OpOK {
+			answers++
+		}
+	}
+	if answers > 3 { // one on its way, one that waits, and the one too many
+		t.Errorf("%d answers waited for one client", answers)
+	}
+
+	s := &session{front: w.front}
+	f := &frames{delivery: &delivery{bytes: 60_000}}
+	reply := f.reply(s, wire.CorrelationID{})
+	if n := s.pending.Load(); n != 60_000 {
+		t.Errorf("%d bytes wait before their turn", n)
+	}
+	if _, err := reply(t.Context()); err != nil || s.pending.Load() != 0 {
+		t.Errorf("%d bytes wait while they are written, %v", s.pending.Load(), err)
 	}
 }

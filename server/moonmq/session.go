@@ -56,7 +56,7 @@ type session struct {
 	// goroutine reads it.
 	group atomic.Pointer[membership]
 
-	pending atomic.Int64 // bytes of answers to FETCH that are not written yet
+	pending atomic.Int64 // bytes of answers to FETCH that wait for the ones before them to be written
 }
 
 func newSession(f *FrontEnd, c *transport.Conn) *session {

@@ -28,6 +28,7 @@ import (
 type world struct {
 	testing.TB
 	*coordinator.Coordinator
+	front    *FrontEnd
 	listener *transport.MemoryListener
 	crashed  atomic.Pointer[string]
 }
@@ -54,6 +55,7 @@ func newWorld(t testing.TB, static access.Static, set ...string) *world {
 		Coordinator: c, Access: access.NewDirectory(static, c.Catalog), Limits: loaded.Broker.MoonMQLimits,
 		DeadLetters: loaded.Broker.DeadLetters, Log: zerolog.Nop(),
 	})
+	w.front = front
 	sockets := transport.NewServer(transport.Options{MaxFrameBytes: int32(loaded.Broker.MoonMQLimits.MaxFrameBytes), IdleTimeout: -1,
 		Events: transport.Events{Crashed: func(_ *transport.Conn, panicked any, stack []byte) {
 			text := fmt.Sprintf("%v\n%s", panicked, stack)
