@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"io"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/perigeemq/perigee/server/config"
 	"github.com/perigeemq/perigee/storage/vfs"
@@ -75,7 +76,7 @@ func set(t *testing.T, a *kadm.Client, name, value string) {
 	}
 }
 
-// refused reports whether a new connection is closed at once.
+// refused reports whether a new connection is closed instead of answered.
 func refused(t *testing.T, b *Broker) bool {
 	t.Helper()
 	c, err := net.Dial("tcp", b.KafkaAddr("PLAINTEXT").String())
@@ -83,9 +84,13 @@ func refused(t *testing.T, b *Broker) bool {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.Write(kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)) // fails, perhaps, when refused
 	_, err = c.Read(make([]byte, 1))
-	return err == io.EOF
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("the connection is neither answered nor closed")
+	}
+	return err != nil
 }
 
 func TestConnectionLimitsFollowSettings(t *testing.T) {
