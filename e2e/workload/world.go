@@ -161,6 +161,26 @@ func (w *Workload) Snapshot() *Past {
 	return &past
 }
 
+// Work counts what a workload has done.
+type Work struct {
+	Txns  int // ended, however
+	Dead  int // records given back for the last time
+	Polls int // for the groups' offsets
+}
+
+// Did is the work that has been done so far.
+func (w *Workload) Did() Work {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	work := Work{Txns: len(w.mu.done), Polls: len(w.mu.h.Offsets)}
+	for _, n := range w.mu.h.Nacks {
+		if n.Dead {
+			work.Dead++
+		}
+	}
+	return work
+}
+
 // detach returns a history that can go on without changing the one it was.
 func detach(h checker.History) checker.History {
 	h.Inits, h.Responses, h.Offsets = slices.Clip(h.Inits), slices.Clip(h.Responses), slices.Clip(h.Offsets)
