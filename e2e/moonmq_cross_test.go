@@ -216,10 +216,9 @@ func TestOneNameFencesBothWays(t *testing.T) {
 }
 
 // INIT takes an open transaction of an older session away, durably, and BEGIN
-// succeeds (decision 1); a transaction that takes too long is aborted, the session
-// told once that it was, then that it is fenced (decision 10).
-func TestLostMoonMQTransactions(t *testing.T) {
-	b := Start(t, "--set", "moonmq.transaction.timeout.ms=300", "--set", "transaction.abort.timed.out.transaction.cleanup.interval.ms=100")
+// succeeds (decision 1).
+func TestAnInitTakesAMoonMQTransactionAway(t *testing.T) {
+	b := Start(t)
 	b.NeedsOwnProcess()
 	side := moon(t, b)
 	createMoon(side, "out", 1)
@@ -231,9 +230,29 @@ func TestLostMoonMQTransactions(t *testing.T) {
 	old.refused(&wire.EndTxn{Commit: true}, wire.ProducerFenced)
 	young.put("out", "k", "young")
 	young.must(&wire.EndTxn{Commit: true}, wire.OpOK)
+	if got := side.fetch("out", "reader", 1); len(got) != 1 || string(got[0].Value) != "young" {
+		t.Errorf("committed %v", got)
+	}
+}
 
-	young.must(&wire.BeginTxn{}, wire.OpOK)
-	young.put("out", "k", "slow")
+// A transaction that takes too long is aborted, the session told once that it was,
+// then that it is fenced (decision 10).
+func TestLostMoonMQTransactions(t *testing.T) {
+	b := Start(t, "--set", "moonmq.transaction.timeout.ms=300", "--set", "transaction.abort.timed.out.transaction.cleanup.interval.ms=100")
+	b.NeedsOwnProcess()
+	side := moon(t, b)
+	createMoon(side, "out", 1)
+	slow := func() *moonProducer {
+		for range 20 { // a machine that stalls for so long has to try again
+			p := moon(t, b).producer("writer")
+			p.must(&wire.BeginTxn{}, wire.OpOK)
+			if reply := p.call(p.record("out", "k", "slow", 0)); reply.Op() == wire.OpProduceAck {
+				return p
+			}
+		}
+		t.Fatal("twenty transactions timed out before their first record")
+		return nil
+	}()
 	stable := func() bool {
 		o := side.must(&wire.ListOffsets{Topic: "out"}, wire.OpOffsets).(*wire.Offsets).Bounds[0]
 		return o.LSO == o.Latest
@@ -243,9 +262,9 @@ func TestLostMoonMQTransactions(t *testing.T) {
 			t.Fatal("the transaction is not aborted")
 		}
 	}
-	young.refused(&wire.EndTxn{Commit: true}, wire.TransactionTimedOut)
-	young.refused(&wire.BeginTxn{}, wire.ProducerFenced)
-	if got := side.fetch("out", "reader", 1); len(got) != 1 || string(got[0].Value) != "young" {
+	slow.refused(&wire.EndTxn{Commit: true}, wire.TransactionTimedOut)
+	slow.refused(&wire.BeginTxn{}, wire.ProducerFenced)
+	if got := side.fetch("out", "reader", 1); len(got) != 0 {
 		t.Errorf("committed %v", got)
 	}
 }

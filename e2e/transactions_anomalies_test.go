@@ -100,19 +100,20 @@ func TestP02DelayedEndTxnFinishesALaterTransaction(t *testing.T) {
 func TestP03ProducerStateExpiredTooEarly(t *testing.T) {
 	_, w := txnBroker(t, quickTimeouts, "producer.id.expiration.ms=1000", "producer.id.expiration.check.interval.ms=50")
 	w.newTopic("t", 1)
-	p, code := w.tryInit(4, "slow", 3*time.Second, nobody)
-	w.want("InitProducerId", code, 0)
+	p := w.init("slow")
 	w.addPartitions(3, "slow", p, "t", 0)
-	_, code = w.produce(9, "slow", p, 0, "t", 0, "a")
+	_, code := w.produce(9, "slow", p, 0, "t", 0, "a")
 	w.want("Produce 0", code, 0)
 	time.Sleep(1500 * time.Millisecond) // longer than the expiry, with the sweep running: that is the scenario
 	_, code = w.produce(9, "slow", p, 1, "t", 0, "b")
 	w.want("Produce 1 after the expiry period", code, 0)
-	eventually(t, 10*time.Second, func() string { return "the transaction was not timed out" }, func() bool {
-		return w.describe("slow").State == "CompleteAbort"
-	})
+	_, code = w.end(3, "slow", p, true)
+	w.want("EndTxn", code, 0)
+
+	p = w.short("late")
+	w.timesOut("late")
 	end := w.latest("t", 0, false)
-	_, code = w.produce(9, "slow", p, 1, "t", 0, "b")
+	_, code = w.produce(9, "late", p, 1, "t", 0, "b")
 	w.want("Produce with the old epoch after the timeout", code, 47)
 	if now := w.latest("t", 0, false); now != end {
 		t.Errorf("the log grew from %d to %d", end, now)
@@ -383,15 +384,9 @@ func TestP13TimeoutAbortLooksLikeAStateError(t *testing.T) {
 		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
 			_, w := txnBroker(t, quickTimeouts, fmt.Sprintf("perigee.transaction.version=%d", level))
 			w.newTopic("t", 1)
-			p, code := w.tryInit(4, "a", time.Second, nobody)
-			w.want("InitProducerId", code, 0)
-			w.addPartitions(0, "a", p, "t", 0)
-			_, code = w.produce(9, "a", p, 0, "t", 0, "late")
-			w.want("Produce", code, 0)
-			eventually(t, 10*time.Second, func() string { return "the transaction was not timed out" }, func() bool {
-				return w.describe("a").State == "CompleteAbort"
-			})
-			_, code = w.end(1, "a", p, true)
+			p := w.short("a")
+			w.timesOut("a")
+			_, code := w.end(1, "a", p, true)
 			w.want("EndTxn v1", code, 47)
 			_, code = w.end(3, "a", p, true)
 			w.want("EndTxn v3", code, 90)

@@ -415,6 +415,30 @@ func produceOnce(t *testing.T, addr, topic string, partition int32, value string
 	return offset, code == 0
 }
 
+// short begins a transaction that times out in a second, with one record in partition
+// 0 of t. A machine that stalls for so long tries again.
+func (w *raw) short(txid string) identity {
+	w.t.Helper()
+	for range 10 {
+		p, code := w.tryInit(4, txid, time.Second, nobody)
+		w.want("InitProducerId", code, 0)
+		w.addPartitions(0, txid, p, "t", 0)
+		if _, code = w.produce(9, txid, p, 0, "t", 0, "late"); code == 0 {
+			return p
+		}
+	}
+	w.t.Fatal("ten transactions timed out before their first record")
+	return nobody
+}
+
+// timesOut waits for the end of a short transaction.
+func (w *raw) timesOut(txid string) {
+	w.t.Helper()
+	eventually(w.t, 10*time.Second, func() string { return "the transaction was not timed out" }, func() bool {
+		return w.describe(txid).State == "CompleteAbort"
+	})
+}
+
 // setTopicConfig changes one setting of a topic.
 func (w *raw) setTopicConfig(topic, name, value string) {
 	w.t.Helper()
