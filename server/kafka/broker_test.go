@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -33,13 +34,31 @@ type testBroker struct {
 	memory *transport.MemoryListener
 	server *transport.Server
 	frames *quota.Memory
-	log    *bytes.Buffer
+	log    *logBuffer
+}
+
+// logBuffer takes the log, which every connection writes.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // startBroker returns a broker with the given settings (key=value).
 func startBroker(t testing.TB, set ...string) *testBroker {
 	t.Helper()
-	b := &testBroker{t: t, disk: vfs.NewMemory(), set: set, log: new(bytes.Buffer)}
+	b := &testBroker{t: t, disk: vfs.NewMemory(), set: set, log: new(logBuffer)}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b
