@@ -101,5 +101,14 @@ func (segmentioClient) Group(t *testing.T, addr, topic, group string, n int) []R
 	t.Helper()
 	r := segmentio.NewReader(segmentio.ReaderConfig{Brokers: []string{addr}, GroupID: group, Topic: topic, StartOffset: segmentio.FirstOffset, MaxBytes: 16 << 20, MaxWait: 200 * time.Millisecond})
 	defer r.Close()
-	return segmentioRead(t, n, r.ReadMessage) // commits each one synchronously
+	var read []segmentio.Message
+	out := segmentioRead(t, n, func(ctx context.Context) (segmentio.Message, error) {
+		m, err := r.FetchMessage(ctx)
+		read = append(read, m)
+		return m, err
+	})
+	if err := r.CommitMessages(limited(t), read...); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
