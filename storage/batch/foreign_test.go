@@ -172,6 +172,12 @@ func TestAcceptTakesWhatKgoProduces(t *testing.T) {
 	}
 }
 
+// gathered hears of every record that has its place in a batch.
+type gathered chan struct{}
+
+// OnProduceRecordPartitioned implements kgo.HookProduceRecordPartitioned.
+func (g gathered) OnProduceRecordPartitioned(*kgo.Record, int32) { g <- struct{}{} }
+
 // produceWithKgo returns the bytes of the one batch a client sends.
 func produceWithKgo(t *testing.T, codec kgo.CompressionCodec, records []plainRecord) []byte {
 	t.Helper()
@@ -188,23 +194,30 @@ func produceWithKgo(t *testing.T, codec kgo.CompressionCodec, records []plainRec
 		}
 		return nil, nil, false
 	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(50*time.Millisecond))
+	batched := make(gathered, len(records))
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.ProducerBatchCompression(codec), kgo.ManualFlushing(), kgo.WithHooks(batched))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var sent []*kgo.Record
 	for _, r := range records {
 		k := &kgo.Record{Topic: "t", Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp)}
 		for _, h := range r.Headers {
 			k.Headers = append(k.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
-		sent = append(sent, k)
+		client.Produce(ctx, k, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Errorf("produce: %v", err)
+			}
+		})
 	}
-	if err := client.ProduceSync(ctx, sent...).FirstErr(); err != nil {
-		t.Fatalf("produce: %v", err)
+	for range client.BufferedProduceRecords() { // a flush before that sends them in pieces
+		<-batched
+	}
+	if err := client.Flush(ctx); err != nil {
+		t.Fatalf("flush: %v", err)
 	}
 	return <-seen
 }
