@@ -33,6 +33,4 @@ var differences = []difference{
 		why: "it can be changed while the broker runs"},
 	{step: `an operation nobody knows: IncrementalAlterConfigs`, field: `ErrorCode$`,
 		why: "INVALID_REQUEST instead of UNKNOWN_SERVER_ERROR"},
-	{step: `an operator's marker of an older epoch: WriteTxnMarkers`, field: `ErrorCode$`,
-		why: "INVALID_PRODUCER_EPOCH instead of UNKNOWN_SERVER_ERROR"},
 }
