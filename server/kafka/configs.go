@@ -22,8 +22,14 @@ func describeConfigs(s *session, r *request) reply {
 	return func(ctx context.Context) kmsg.Response {
 		snapshot, failure := durable.Wait(ctx)
 		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		unbound := 0
 		for _, asked := range distinctResources(req.Resources) {
 			found, err := []config.Resolved(nil), failure
+			if err == nil && !mustExist(asked.ResourceType) {
+				if unbound++; unbound > maxUnbound {
+					err = errManyNames
+				}
+			}
 			if err == nil {
 				found, err = s.resolve(snapshot, asked)
 			}
@@ -37,6 +43,17 @@ func describeConfigs(s *session, r *request) reply {
 		}
 		return resp
 	}
+}
+
+// Groups and subscriptions have settings whether they exist or not, so that nothing but
+// this limits how many of them one request asks for.
+const maxUnbound = 5000
+
+var errManyNames = &catalog.Error{Kind: catalog.ErrInvalidRequest, Text: fmt.Sprintf("At most %d groups and client metrics subscriptions can be described in one request", maxUnbound)}
+
+func mustExist(kind kmsg.ConfigResourceType) bool {
+	r := config.Resource(kind)
+	return r != config.ResourceGroup && r != config.ResourceClientMetrics
 }
 
 // distinctResources brings what is asked about one resource into one place: an

@@ -281,6 +281,30 @@ func TestDescribeConfigsOfOneResource(t *testing.T) {
 	}
 }
 
+// Groups need not exist to have settings: how many one request describes is limited.
+func TestDescribeConfigsOfManyGroups(t *testing.T) {
+	b := startBroker(t)
+	b.create("t", 1)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for i := range maxUnbound + 2 {
+		req.Resources = append(req.Resources, kmsg.DescribeConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: fmt.Sprint("g", i)})
+	}
+	req.Resources = append(req.Resources, kmsg.DescribeConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "t"})
+	got := ask[*kmsg.DescribeConfigsResponse](b.dial(), 4, req).Resources
+	for i, r := range got {
+		want := int16(0)
+		if i == maxUnbound || i == maxUnbound+1 {
+			want = kerr.InvalidRequest.Code
+		}
+		if r.ErrorCode != want || len(r.Configs) > 0 != (want == 0) {
+			t.Fatalf("%s, number %d: error %d with %d settings", r.ResourceName, i, r.ErrorCode, len(r.Configs))
+		}
+	}
+	if len(got) != maxUnbound+3 {
+		t.Errorf("%d answers", len(got))
+	}
+}
+
 // ---- cluster
 
 func TestDescribeClusterEveryVersion(t *testing.T) {
