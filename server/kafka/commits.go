@@ -82,15 +82,23 @@ func offsetCommitCode(err error, version int16) int16 {
 // code for the whole answer, 5 leader epochs, 6 is flexible, 7 can insist on
 // stable offsets (KIP-447), 8 asks for several groups, 9 has member epochs
 // (KIP-848), which classic groups do not look at, 10 has topic ids instead of
-// names. A group or partition without a commit has offset -1 and no error.
+// names. A group or partition without a commit has offset -1 and no error. Everything a
+// group has is told once, however often it is asked for.
 func offsetFetch(s *session, r *request) reply {
 	req := r.body.(*kmsg.OffsetFetchRequest)
 	if req.Version < 8 {
 		return s.offsetFetchOne(req)
 	}
 	var fetches []offsetsFetch
+	whole := map[string]bool{}
 	for i := range req.Groups {
 		g := &req.Groups[i]
+		if g.Topics == nil {
+			if whole[g.Group] {
+				continue
+			}
+			whole[g.Group] = true
+		}
 		fetches = append(fetches, s.fetchOffsets(g.Group, g.Topics, g.Topics == nil, req.RequireStable, req.Version))
 	}
 	return func(ctx context.Context) kmsg.Response {

@@ -196,9 +196,9 @@ func deleteGroups(s *session, r *request) reply {
 }
 
 // distinct returns each name once, in the order in which they were first named.
-func distinct(names []string) []string {
-	once := make([]string, 0, len(names))
-	seen := make(map[string]bool, len(names))
+func distinct[T comparable](names []T) []T {
+	once := make([]T, 0, len(names))
+	seen := make(map[T]bool, len(names))
 	for _, name := range names {
 		if !seen[name] {
 			seen[name] = true

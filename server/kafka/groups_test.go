@@ -577,6 +577,36 @@ func TestMoonMQGroupsLookLikeConsumers(t *testing.T) {
 	wantCode(t, "Kafka commit", ask[*kmsg.OffsetCommitResponse](c, 9, offsetCommitRequest("moon", topic, 0)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownMemberID)
 }
 
+// What a few bytes ask for is answered at length: asked for often it is answered once.
+func TestWhatIsNamedOftenIsToldOnce(t *testing.T) {
+	b := startBroker(t)
+	b.create("t", 2)
+	c := b.dial()
+	fetch := kmsg.NewPtrOffsetFetchRequest()
+	for _, name := range []string{"g", "other", "g"} {
+		fetch.Groups = append(fetch.Groups, kmsg.OffsetFetchRequestGroup{Group: name, MemberEpoch: -1})
+	}
+	if got := ask[*kmsg.OffsetFetchResponse](c, 8, fetch).Groups; len(got) != 2 || got[0].Group != "g" || got[1].Group != "other" {
+		t.Errorf("offsets of groups: %+v", got)
+	}
+	describe := kmsg.NewPtrDescribeTransactionsRequest()
+	describe.TransactionalIDs = []string{"x", "y", "x"}
+	if got := ask[*kmsg.DescribeTransactionsResponse](c, 0, describe).TransactionStates; len(got) != 2 || got[0].TransactionalID != "x" || got[1].TransactionalID != "y" {
+		t.Errorf("transactions: %+v", got)
+	}
+	producers := kmsg.NewPtrDescribeProducersRequest()
+	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "t", Partitions: []int32{1, 0, 1}}, {Topic: "t", Partitions: []int32{0, 7}}}
+	var told []int32
+	for _, topic := range ask[*kmsg.DescribeProducersResponse](c, 0, producers).Topics {
+		for _, p := range topic.Partitions {
+			told = append(told, p.Partition)
+		}
+	}
+	if !slices.Equal(told, []int32{1, 0, 7}) {
+		t.Errorf("producers of partitions %v", told)
+	}
+}
+
 func TestGroupsAreDescribedListedAndDeleted(t *testing.T) {
 	b := startBroker(t)
 	topic := b.create("t", 1)

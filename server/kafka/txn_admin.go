@@ -86,14 +86,24 @@ func (s *session) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string
 }
 
 // describeProducers serves DescribeProducers 0: what partitions remember of
-// their producers, open transactions included.
+// their producers, open transactions included. A partition named often is described
+// once.
 func describeProducers(s *session, r *request) reply {
 	req := r.body.(*kmsg.DescribeProducersRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	type place struct {
+		topic     string
+		partition int32
+	}
+	seen := map[place]bool{}
 	for _, t := range req.Topics {
 		topic := kmsg.NewDescribeProducersResponseTopic()
 		topic.Topic = t.Topic
 		for _, n := range t.Partitions {
+			if seen[place{t.Topic, n}] {
+				continue
+			}
+			seen[place{t.Topic, n}] = true
 			p := kmsg.NewDescribeProducersResponseTopicPartition()
 			p.Partition = n
 			var log *storage.Partition
@@ -124,13 +134,14 @@ func activeProducers(p *storage.Partition) []kmsg.DescribeProducersResponseTopic
 // describeTransactions serves DescribeTransactions 0.
 func describeTransactions(s *session, r *request) reply {
 	req := r.body.(*kmsg.DescribeTransactionsRequest)
-	answers := make([]machine.Future[txn.Answer], len(req.TransactionalIDs))
-	for i, id := range req.TransactionalIDs {
+	ids := distinct(req.TransactionalIDs)
+	answers := make([]machine.Future[txn.Answer], len(ids))
+	for i, id := range ids {
 		answers[i] = s.coordinator.DescribeTransaction(id)
 	}
 	return func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-		for i, id := range req.TransactionalIDs {
+		for i, id := range ids {
 			state := kmsg.NewDescribeTransactionsResponseTransactionState()
 			state.TransactionalID = id
 			if a, err := answers[i].Wait(ctx); err != nil {
