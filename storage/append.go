@@ -360,11 +360,13 @@ func (e *Engine) unwrite(items []staged) {
 	}
 }
 
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // writeError sorts what the file system said of a segment: no space is everybody's
 // trouble and passes, as no descriptor for another file is; a failed sync is the end;
 // anything else is this partition's.
 func (e *Engine) writeError(p *Partition, err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noSpace(err) {
 		e.space.exhausted()
 		return fmt.Errorf("%w: %w", ErrStorageFull, err)
 	}

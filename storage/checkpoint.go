@@ -49,8 +49,21 @@ func (e *Engine) flushed(g journal.GroupStats) {
 	e.o.Events.flushed(Flushed{Entries: g.Entries, Bytes: g.Bytes, Segments: g.Segments, Took: g.Took})
 }
 
-// checkpoint takes one.
+// checkpoint takes one. It is what frees space, so that the journal gives up spare
+// files for it when there is none.
 func (e *Engine) checkpoint(ctx context.Context, id uint64) error {
+	for {
+		err := e.takeCheckpoint(ctx, id)
+		if !noSpace(err) {
+			return err
+		}
+		if gave, failed := e.journal.GiveUpSpare(); failed != nil || !gave {
+			return errors.Join(err, failed)
+		}
+	}
+}
+
+func (e *Engine) takeCheckpoint(ctx context.Context, id uint64) error {
 	e.checkpoints.Lock()
 	defer e.checkpoints.Unlock()
 	began := time.Now()

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -141,6 +142,41 @@ func TestTheStateOfTheSpaceFollowsWithoutAppends(t *testing.T) {
 	within(t, "free again", func() bool { return events.is("full", "free") })
 	if e.Stats().StorageLow {
 		t.Error("the storage is still low")
+	}
+}
+
+// Not one byte is free, because of somebody else: what is deleted frees space
+// nevertheless, though that takes checkpoints, which take space.
+func TestADeletionWithoutAnySpaceFreesSome(t *testing.T) {
+	memory := vfs.NewMemory()
+	e := open(t, memory, func(o *Options) {
+		o.JournalFileBytes, o.JournalBytes, o.ReserveBytes = 64<<10, 256<<10, -1
+	})
+	kept, doomed := part(t, e, 1), part(t, e, 2)
+	for range 100 {
+		put(t, e, Append{Partition: kept, Batch: plain(strings.Repeat("k", 5000))}, Append{Partition: doomed, Batch: plain(strings.Repeat("d", 5000))})
+	}
+	within(t, "spare files", func() bool { return e.Stats().Journal.Recycled > 0 })
+	dir := doomed.dir
+	free, _, err := memory.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, total, _ := memory.Free()
+	memory.SetTotal(total - free)
+	if free, _, _ := memory.Free(); free != 0 {
+		t.Fatalf("%d bytes are free", free)
+	}
+	if err := e.Delete(doomed.tp); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "files of the deleted partition gone", func() bool {
+		_, err := memory.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	put(t, e, Append{Partition: kept, Batch: plain("more")})
+	if got := values(t, kept); len(got) != 101 {
+		t.Errorf("%d records", len(got))
 	}
 }
 

@@ -222,6 +222,25 @@ func (w *Writer) keepSpares(free []found) error {
 	return nil
 }
 
+// GiveUpSpare removes a file that was kept to be used again, if there is one.
+func (w *Writer) GiveUpSpare() (gave bool, err error) {
+	w.mu.Lock()
+	n := len(w.mu.spares)
+	var path string
+	if n > 0 {
+		path = w.mu.spares[n-1]
+		w.mu.spares = w.mu.spares[:n-1]
+	}
+	w.mu.Unlock()
+	if n == 0 {
+		return false, nil
+	}
+	if err := w.o.FS.Remove(path); err != nil {
+		return false, fmt.Errorf("remove journal file: %w", err)
+	}
+	return true, nil
+}
+
 // Trim gives up the files whose entries all lie below a position. The caller has
 // made sure, with a durable checkpoint, that nobody will replay them.
 func (w *Writer) Trim(below LSN) error {
