@@ -153,6 +153,9 @@ func TestDLQCommands(t *testing.T) {
 	if out := b.CLI("", "dlq", "redrive", "orders.dlq"); !strings.Contains(out, "would be redriven") || !strings.Contains(out, "nothing was sent") {
 		t.Errorf("dry run:\n%s", out)
 	}
+	// What is too young today is not passed by.
+	has(b.CLI("", "dlq", "redrive", "orders.dlq", "--until", "-1h", "--group", "later", "--execute"), "0        redriven")
+	has(b.CLI("", "dlq", "redrive", "orders.dlq", "--group", "later"), "5        would be redriven")
 	end := func() int64 {
 		t.Helper()
 		ends, err := kadm.NewClient(kafkaClient(t, b)).ListEndOffsets(t.Context(), "orders")

@@ -160,7 +160,7 @@ func newDLQPeekCommand(s *session) *cobra.Command {
 	c.Flags().IntVarP(&count, "num", "n", 10, "how many")
 	c.Flags().StringArrayVarP(&filters, "filter", "F", nil, "only records that pass, may be repeated")
 	c.RunE = s.withAdmin(func(ctx context.Context, admin *kadm.Client, out *output, args []string) error {
-		keep, err := deadFilter(args[0], deadChoice{filters: filters})
+		keep, err := deadFilter(args[0], deadChoice{filters: filters}, time.Now())
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ the filters left out is still there for the next. A record that was redriven
 	f.StringVar(&o.reason, "reason", "", "only records whose reason matches this regular expression")
 	f.StringVar(&o.key, "key", "", "only records whose key matches this regular expression")
 	f.StringVar(&o.since, "since", "", "only records that died at or after this time: RFC 3339, or -2h")
-	f.StringVar(&o.until, "until", "", "only records that died before this time")
+	f.StringVar(&o.until, "until", "", "only records that died before this time; one like -2h ends each partition there, and the next run goes on")
 	f.StringArrayVarP(&o.filters, "filter", "F", nil, "only records that pass, may be repeated")
 	f.StringVar(&o.to, "to", "", "send everything to this topic, partitioned by key")
 	f.StringVar(&o.group, "group", "", "consumer group that keeps the progress (default perigee-redrive-TOPIC)")
@@ -72,7 +72,7 @@ the filters left out is still there for the next. A record that was redriven
 }
 
 // deadFilter puts the conditions together.
-func deadFilter(topic string, o deadChoice) (func(deadletter.Dead) bool, error) {
+func deadFilter(topic string, o deadChoice, now time.Time) (func(deadletter.Dead) bool, error) {
 	var all []func(deadletter.Dead) bool
 	matching := func(flag, pattern string, field func(deadletter.Dead) string) error {
 		if pattern == "" {
@@ -102,7 +102,7 @@ func deadFilter(topic string, o deadChoice) (func(deadletter.Dead) bool, error) 
 		if limit.text == "" {
 			continue
 		}
-		at, err := parseTime(limit.text, time.Now())
+		at, err := parseTime(limit.text, now)
 		if err != nil {
 			return nil, usagef("--%s: %w", limit.flag, err)
 		}
@@ -133,11 +133,21 @@ func (o *redriveOptions) progressGroup(topic string) string {
 }
 
 func (s *session) redrive(ctx context.Context, admin *kadm.Client, out *output, topic string, o redriveOptions) error {
-	keep, err := deadFilter(topic, o.deadChoice)
+	now := time.Now()
+	keep, err := deadFilter(topic, o.deadChoice, now)
 	if err != nil {
 		return err
 	}
 	group := o.progressGroup(topic)
+	var end model.Timestamp
+	if isRelativeTime(o.until) {
+		// Its meaning moves on: what is too young for this run must be left for the next.
+		at, err := parseTime(o.until, now)
+		if err != nil {
+			return usagef("--until: %w", err)
+		}
+		end = model.Timestamp(at.UnixMilli())
+	}
 	progress, err := admin.FetchOffsets(ctx, group)
 	if err != nil {
 		return fmt.Errorf("fetch progress: %w", err)
@@ -148,7 +158,7 @@ func (s *session) redrive(ctx context.Context, admin *kadm.Client, out *output, 
 	}
 	log := &wireLog{session: s, admin: admin, topic: topic}
 	defer log.close()
-	plan := deadletter.Redrive{Topic: topic, Group: group, To: o.to, Keep: keep, Max: o.max, Rate: o.rate,
+	plan := deadletter.Redrive{Topic: topic, Group: group, To: o.to, Keep: keep, End: end, Max: o.max, Rate: o.rate,
 		MaxReplays: o.maxReplays, Execute: o.execute, Pause: pause}
 	report, runErr := plan.Run(ctx, log, spans)
 	if err := printRedrive(out, report, group, o.execute); err != nil {

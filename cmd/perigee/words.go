@@ -63,7 +63,10 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") {
+	if s == "now" {
+		return now, nil
+	}
+	if isRelativeTime(s) {
 		if d, err := parseDuration(s); err == nil {
 			return now.Add(d), nil
 		}
@@ -74,10 +77,12 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 		}
 		return time.UnixMilli(n), nil
 	}
-	if s == "now" {
-		return now, nil
-	}
 	return time.Time{}, fmt.Errorf("%q is not a time: want RFC 3339, a date, Unix seconds or milliseconds, or -1h", s)
+}
+
+// isRelativeTime reports whether a time is counted from now.
+func isRelativeTime(s string) bool {
+	return strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") || s == "now"
 }
 
 // parseDuration is Go's, with d for days and w for weeks as whole numbers before it.

@@ -60,6 +60,7 @@ type Redrive struct {
 	Group      string          // under which progress is committed; required to execute
 	To         string          // send everything there; where it came from
 	Keep       func(Dead) bool // which records; all
+	End        model.Timestamp // stop in front of the first that died then or later, so that a run with a later end goes on there; no end
 	Max        int             // redriven records; no limit
 	Rate       float64         // redriven records a second; no limit
 	MaxReplays int             // a record redriven so often already is left; 5
@@ -196,7 +197,7 @@ func (r *Redrive) step(ctx context.Context, log Log, s Span, report *Report) (mo
 	next = min(next, s.To)
 	var out []Publication
 	for _, d := range records {
-		if d.Offset >= s.To || r.full(report) {
+		if d.Offset >= s.To || r.full(report) || r.End > 0 && d.Timestamp >= r.End {
 			next = min(next, d.Offset)
 			break
 		}

@@ -118,6 +118,28 @@ func TestRedriveIsResumable(t *testing.T) {
 	}
 }
 
+// An end that moves with the clock passes nothing by: the next run begins there.
+func TestRedriveStopsAtItsEnd(t *testing.T) {
+	l := &memoryLog{}
+	for i := range model.Offset(7) {
+		d := dead(i, "orders", "x")
+		d.Timestamp = model.Timestamp(100 + i)
+		l.records = append(l.records, d)
+	}
+	r := Redrive{Topic: "orders.dlq", Group: "g", Execute: true, End: 104}
+	for _, run := range []struct {
+		end       model.Timestamp
+		redriven  int
+		committed model.Offset
+	}{{104, 4, 4}, {104, 0, 4}, {106, 2, 6}, {200, 1, 7}} {
+		r.End = run.end
+		report, err := r.Run(t.Context(), l, []Span{{0, l.committed, 7}})
+		if err != nil || report.Fates[Redriven] != run.redriven || l.committed != run.committed || report.Fates[Filtered] != 0 {
+			t.Errorf("until %d: %+v, %v, committed %d, want %d", run.end, report, err, l.committed, run.committed)
+		}
+	}
+}
+
 func TestRedriveDryRunAndRate(t *testing.T) {
 	l := &memoryLog{}
 	for i := range model.Offset(6) {
