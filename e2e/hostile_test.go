@@ -183,7 +183,7 @@ func TestHalfFrames(t *testing.T) {
 		conn.Close()
 	}
 	stillServes(t, b)
-	eventually(t, 10*time.Second, func() string {
+	eventually(t, clientLimit, func() string { // 2.5 GiB are made and dropped
 		return "frames of clients that went are still in memory: " + metric(t, b, "perigee_request_memory_bytes")
 	},
 		func() bool { return metric(t, b, "perigee_request_memory_bytes") == "0" })
