@@ -36,6 +36,20 @@ func Bind(listener, address string) ([]net.Listener, error) {
 		}
 		return []net.Listener{socket}, nil
 	}
+	for tries := 0; ; tries++ {
+		both, err := bindBoth(listener, port)
+		inUse := new(InUseError)
+		if port != "0" || tries == portTries || !errors.As(err, &inUse) {
+			return both, err
+		}
+	}
+}
+
+// portTries is how many ports that are free on 127.0.0.1 are tried on ::1 when any
+// will do.
+const portTries = 20
+
+func bindBoth(listener, port string) ([]net.Listener, error) {
 	four, err := bind(listener, net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return nil, err

@@ -66,16 +66,50 @@ func TestLocalhostIsBothAddresses(t *testing.T) {
 	}
 }
 
+// sixOnly listens on a port of ::1 that is free on 127.0.0.1.
+func sixOnly(t *testing.T) (six net.Listener, port string) {
+	t.Helper()
+	for {
+		six, err := net.Listen("tcp", "[::1]:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(six.Addr().String())
+		four, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			four.Close()
+			return six, port
+		}
+		six.Close()
+	}
+}
+
+// Any port will do: one that somebody has on ::1 is passed over.
+func TestLocalhostFindsAPortThatIsFreeOnBothAddresses(t *testing.T) {
+	if !hasIPv6() {
+		t.Skip("this machine has no IPv6")
+	}
+	for range 300 { // on ::1, so that some of the ports below are taken there
+		six, _ := sixOnly(t)
+		defer six.Close()
+	}
+	for range 300 {
+		both, err := Bind("PLAINTEXT", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range both {
+			l.Close()
+		}
+	}
+}
+
 func TestLocalhostInUseOnOneAddressLeavesTheOther(t *testing.T) {
 	if !hasIPv6() {
 		t.Skip("this machine has no IPv6")
 	}
-	six, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	six, port := sixOnly(t)
 	defer six.Close()
-	_, port, _ := net.SplitHostPort(six.Addr().String())
 	if _, err := Bind("PLAINTEXT", "localhost:"+port); err == nil || !strings.Contains(err.Error(), "[::1]:"+port+" is in use") {
 		t.Fatalf("%v", err)
 	}
