@@ -124,11 +124,11 @@ func (e *Engine) readIdentity() (identityRecord, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, &CorruptionError{File: identityFile, Reason: err.Error()}
 	}
+	if r.Format > formatVersion { // which may count its checksum in another way
+		return r, &VersionError{Found: r.Format, Known: formatVersion}
+	}
 	if r.Sum != "" && r.Sum != r.seal() {
 		return r, &CorruptionError{File: identityFile, Reason: fmt.Sprintf("checksum %s, computed %s", r.Sum, r.seal())}
-	}
-	if r.Format > formatVersion {
-		return r, &VersionError{Found: r.Format, Known: formatVersion}
 	}
 	if _, err := model.ParseTopicID(r.Cluster); err != nil || r.Format < 1 || r.Incarnation < 0 {
 		return r, &CorruptionError{File: identityFile, Reason: fmt.Sprintf("format %d, cluster %q, incarnation %d", r.Format, r.Cluster, r.Incarnation)}
