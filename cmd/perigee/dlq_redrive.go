@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"time"
 
@@ -209,13 +210,14 @@ type wireLog struct {
 	admin     *kadm.Client
 	topic     string
 	reader    *kgo.Client // of one partition at a time
+	scout     *kgo.Client // looks past what the reader is not shown
 	at        deadletter.Span
 	publisher *kgo.Client
 	limits    *batchLimits // of the publisher
 }
 
 func (l *wireLog) close() {
-	for _, c := range []*kgo.Client{l.reader, l.publisher} {
+	for _, c := range []*kgo.Client{l.reader, l.scout, l.publisher} {
 		if c != nil {
 			c.Close()
 		}
@@ -236,9 +238,23 @@ func (l *wireLog) Read(ctx context.Context, partition int32, from model.Offset) 
 			return nil, from, err
 		}
 	}
-	fetches := l.reader.PollRecords(ctx, readChunk)
-	if err := fetches.Err(); err != nil {
-		return nil, from, err
+	var fetches kgo.Fetches
+	for {
+		polled, cancel := context.WithTimeout(ctx, idlePause)
+		fetches = l.reader.PollRecords(polled, readChunk)
+		late := polled.Err() != nil
+		cancel()
+		if fetches.NumRecords() > 0 {
+			break
+		}
+		if err := fetches.Err(); err != nil && (!late || ctx.Err() != nil) {
+			return nil, from, err
+		}
+		next, err := l.lookPast(ctx, partition, from)
+		if err != nil || next > from {
+			l.at.From = next
+			return nil, next, err
+		}
 	}
 	var all []deadletter.Dead
 	fetches.EachRecord(func(r *kgo.Record) {
@@ -249,6 +265,23 @@ func (l *wireLog) Read(ctx context.Context, partition int32, from model.Offset) 
 	})
 	l.at.From = from
 	return all, from, nil
+}
+
+// lookPast returns where the reader goes on when it has nothing to show: what was
+// aborted is passed over in silence, if its marker lies behind a transaction that is
+// still open.
+func (l *wireLog) lookPast(ctx context.Context, partition int32, from model.Offset) (model.Offset, error) {
+	if l.scout == nil {
+		var err error
+		if l.scout, err = l.session.open(ctx); err != nil {
+			return from, err
+		}
+	}
+	tp := topicPartition{l.topic, partition}
+	e := newEnds(true, map[topicPartition]int64{tp: math.MaxInt64})
+	e.reach(tp, int64(from))
+	err := e.lookPast(ctx, l.scout)
+	return model.Offset(e.open()[tp]), err
 }
 
 func (l *wireLog) seek(ctx context.Context, partition int32, from model.Offset) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // waiting is a run of produce that has written a record and whose input stays open.
@@ -110,4 +111,35 @@ func TestPeekAtBytes(t *testing.T) {
 		}
 	}
 	s.fail(exitFailed, "perigee: nowhere: UNKNOWN_TOPIC_OR_PARTITION", "dlq", "peek", "nowhere")
+}
+
+// What was rolled back is passed by, also when its marker stands behind a transaction
+// that is still open.
+func TestDeadLettersInFrontOfAnOpenTransaction(t *testing.T) {
+	s, _ := ownBroker(t, filepath.Join(t.TempDir(), "data"))
+	s.run("topic", "create", "t.dlq", "-p", "1")
+	dead := func(client *kgo.Client, value string) {
+		t.Helper()
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		r := &kgo.Record{Topic: "t.dlq", Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "__dlq.errors.topic", Value: []byte("t")}}}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.input("first", "produce", "t.dlq", "-H", "__dlq.errors.topic=t")
+	aborted, open := s.client(kgo.TransactionalID("aborted")), s.client(kgo.TransactionalID("open"))
+	dead(aborted, "rolled back")
+	dead(open, "undecided")
+	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	out := s.run("dlq", "peek", "t.dlq")
+	if !strings.Contains(out, "first") || strings.Contains(out, "rolled back") || strings.Contains(out, "undecided") {
+		t.Error(out)
+	}
+	if out := s.run("dlq", "redrive", "t.dlq"); !strings.Contains(out, "1        would be redriven") {
+		t.Error(out)
+	}
 }
