@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -432,6 +433,60 @@ func TestPyrulaConflictingCalls(t *testing.T) {
 	}
 	p.ok(p.CommitTransaction(limited(t)))
 	wantValues(t, committedIn(t, addr, "out", 0), "kept")
+}
+
+// "The same call from another thread is previous in progress", retriable: one of two
+// commits at a time goes on.
+func TestPyrulaTheSameCallTwice(t *testing.T) {
+	addr, _ := pyrulaBroker(t, "perigee.debug.sync.delay.ms=500")
+	p := started(t, addr, "etl-1", nil)
+	p.ok(p.BeginTransaction())
+	p.ok(p.send("out", 0, "kept"))
+	outcomes := make(chan error, 2)
+	for range cap(outcomes) {
+		go func() { outcomes <- p.CommitTransaction(limited(t)) }()
+	}
+	first, second := <-outcomes, <-outcomes
+	if first == nil {
+		first, second = second, first
+	}
+	if second != nil {
+		t.Fatalf("no commit went on: %v, %v", first, second)
+	}
+	if e := rdError(t, first); e.Code() != kafka.ErrPrevInProgress || !e.IsRetriable() {
+		t.Errorf("the other commit: %v (retriable %v)", e, e.IsRetriable())
+	}
+	wantValues(t, committedIn(t, addr, "out", 0), "kept")
+}
+
+// "send_offsets_to_transaction is not resumed; call it again", and the offsets are
+// committed once and with the transaction.
+func TestPyrulaTimedOutSendOffsetsIsCalledAgain(t *testing.T) {
+	b, w := txnBroker(t)
+	b.NeedsOwnProcess()
+	w.newTopic("in", 1)
+	w.newTopic("out", 1)
+	meta, err := kafka.NewTestConsumerGroupMetadata("g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := started(t, b.Kafka, "etl-1", kafka.ConfigMap{"socket.timeout.ms": 1000})
+	p.ok(p.BeginTransaction())
+	p.ok(p.send("out", 0, "output"))
+	offsets := []kafka.TopicPartition{{Topic: new("in"), Partition: 0, Offset: 7}}
+	p.ok(p.report())
+	b.Signal(syscall.SIGSTOP)
+	failure := p.SendOffsetsToTransaction(shortly(t), offsets, meta)
+	b.Signal(syscall.SIGCONT)
+	if e := rdError(t, failure); e.Code() != kafka.ErrTimedOut || !e.IsRetriable() || e.TxnRequiresAbort() {
+		t.Fatalf("send offsets: %v (retriable %v)", e, e.IsRetriable())
+	}
+	p.ok(p.SendOffsetsToTransaction(limited(t), offsets, meta))
+	p.ok(p.CommitTransaction(limited(t)))
+	if at, code := w.fetchOffset("g", "in", 0, true); at != 7 || code != 0 {
+		t.Errorf("the group stands at %d, code %d", at, code)
+	}
+	wantValues(t, committedIn(t, b.Kafka, "out", 0), "output")
 }
 
 // "After a failed send_offsets_to_transaction the transaction can only be
