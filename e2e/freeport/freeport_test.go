@@ -9,14 +9,13 @@ import (
 // given back when it ends.
 func TestAddr(t *testing.T) {
 	seen := map[string]bool{}
-	var given string
 	t.Run("a test", func(t *testing.T) {
 		for range 500 {
 			addr := Addr(t)
 			if seen[addr] {
 				t.Fatalf("%s twice", addr)
 			}
-			seen[addr], given = true, addr
+			seen[addr] = true
 			if l, err := net.Listen("tcp", addr); err != nil {
 				t.Error(err)
 			} else {
@@ -28,9 +27,15 @@ func TestAddr(t *testing.T) {
 			}
 		}
 	})
-	held, err := net.ListenPacket("udp", given)
-	if err != nil {
-		t.Fatalf("%s is held after its test: %v", given, err)
+	kept := 0
+	for addr := range seen {
+		if held, err := net.ListenPacket("udp", addr); err == nil {
+			held.Close()
+		} else {
+			kept++ // or somebody else's by now
+		}
 	}
-	held.Close()
+	if kept > len(seen)/10 {
+		t.Errorf("%d of %d addresses are held after their test", kept, len(seen))
+	}
 }
