@@ -61,11 +61,18 @@ type check struct {
 	h         *History
 	report    Report
 	origins   map[Value]origin
-	committed map[Value][]place // in the final read_committed scan
-	logged    map[Value][]place // in the final log
-	read      map[*Txn]bool     // a read_committed reader was handed a value of it
-	markers   map[int32][]Batch // of every partition, as far as anybody saw them, by offset
-	seen      map[int32][]reach // the offsets somebody read, joined, by offset
+	committed map[Value][]place   // in the final read_committed scan
+	logged    map[Value][]place   // in the final log
+	read      map[*Txn]bool       // a read_committed reader was handed a value of it
+	markers   map[int32][]Batch   // of every partition, as far as anybody saw them, by offset
+	seen      map[int32][]reach   // the offsets somebody read, joined, by offset
+	inOrder   map[int32][]Record  // the final read_committed scan, by offset
+	newest    map[recordKey]int64 // the largest offset in it
+}
+
+type recordKey struct {
+	partition int32
+	key       string
 }
 
 // reach is offsets from, to before next.
@@ -74,7 +81,8 @@ type reach struct{ from, next int64 }
 func newCheck(h *History) *check {
 	c := &check{
 		h: h, origins: map[Value]origin{}, committed: map[Value][]place{}, logged: map[Value][]place{},
-		read: map[*Txn]bool{}, markers: map[int32][]Batch{}, seen: map[int32][]reach{},
+		read: map[*Txn]bool{}, markers: map[int32][]Batch{}, seen: map[int32][]reach{}, inOrder: map[int32][]Record{},
+		newest: map[recordKey]int64{},
 	}
 	for i := range h.Txns {
 		t := &h.Txns[i]
@@ -93,7 +101,9 @@ func newCheck(h *History) *check {
 	}
 	c.report.Values = len(c.origins)
 	for p, records := range h.Final.Committed {
+		c.inOrder[p] = slices.SortedStableFunc(slices.Values(records), func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) })
 		for _, r := range records {
+			c.newest[recordKey{p, r.Key}] = max(c.newest[recordKey{p, r.Key}], r.Offset)
 			c.committed[r.Value] = append(c.committed[r.Value], place{p, r.Offset})
 		}
 	}
@@ -209,8 +219,7 @@ func (c *check) removed(a Append) bool {
 // superseded reports whether compaction may remove a committed record. It need
 // not be gone for ever: a crash may bring back what the files were before.
 func (c *check) superseded(partition int32, r Record) bool {
-	return slices.Contains(c.h.Final.Compacted, partition) &&
-		slices.ContainsFunc(c.h.Final.Committed[partition], func(newer Record) bool { return newer.Key == r.Key && newer.Offset > r.Offset })
+	return slices.Contains(c.h.Final.Compacted, partition) && c.newest[recordKey{partition, r.Key}] > r.Offset
 }
 
 func (t *Txn) name() string {

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -86,8 +87,13 @@ func (c *check) committedRead(r *Response) {
 			c.flag("I16", "offset %d/%d was read, the stable offset was %d", r.Partition, rec.Offset, r.Stable)
 		}
 	}
-	for _, rec := range c.h.Final.Committed[r.Partition] {
-		if _, ok := got[rec.Offset]; !ok && rec.Offset >= r.From && rec.Offset < r.Next && !c.superseded(r.Partition, rec) {
+	final := c.inOrder[r.Partition]
+	from, _ := slices.BinarySearchFunc(final, r.From, func(rec Record, at int64) int { return cmp.Compare(rec.Offset, at) })
+	for _, rec := range final[from:] {
+		if rec.Offset >= r.Next {
+			break
+		}
+		if _, ok := got[rec.Offset]; !ok && !c.superseded(r.Partition, rec) {
 			c.flag("I5", "a read of %d/[%d, %d) left out the committed value %d at %d", r.Partition, r.From, r.Next, rec.Value, rec.Offset)
 		}
 	}
@@ -170,8 +176,9 @@ func (c *check) ended(r *Response, b Batch) (aborted, known bool) {
 	if slices.Contains(c.h.Final.Compacted, r.Partition) {
 		markers = r.Batches
 	}
-	for _, m := range markers {
-		if m.Control && m.PID == b.PID && m.First > b.Last {
+	from, _ := slices.BinarySearchFunc(markers, b.Last+1, func(m Batch, at int64) int { return cmp.Compare(m.First, at) })
+	for _, m := range markers[from:] {
+		if m.Control && m.PID == b.PID {
 			gapless := slices.ContainsFunc(c.seen[r.Partition], func(s reach) bool { return s.from <= b.Last+1 && m.First < s.next })
 			return !m.Commit, gapless
 		}
@@ -187,9 +194,9 @@ func (c *check) watermarks() {
 		r.Span = Span{Invoked: 1<<63 - 2, Completed: 1<<63 - 1}
 		all = append(all, r)
 	}
-	slices.SortStableFunc(all, func(a, b Response) int { return compare(a.Completed, b.Completed) })
+	slices.SortStableFunc(all, func(a, b Response) int { return cmp.Compare(a.Completed, b.Completed) })
 	byInvocation := slices.Clone(all)
-	slices.SortStableFunc(byInvocation, func(a, b Response) int { return compare(a.Invoked, b.Invoked) })
+	slices.SortStableFunc(byInvocation, func(a, b Response) int { return cmp.Compare(a.Invoked, b.Invoked) })
 
 	type marks struct{ stable, high int64 }
 	known := map[int32]marks{}
@@ -210,14 +217,4 @@ func (c *check) watermarks() {
 			c.flag("I8", "partition %d: stable offset %d above high watermark %d", r.Partition, r.Stable, r.High)
 		}
 	}
-}
-
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
