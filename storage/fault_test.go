@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -40,20 +41,31 @@ func (w *told) listen(e *Events) {
 	e.StorageFull, e.StorageFree = say("full"), say("free")
 }
 
+func (w *told) String() string {
+	w.Lock()
+	defer w.Unlock()
+	return fmt.Sprint(w.said)
+}
+
 func (w *told) is(want ...string) bool {
 	w.Lock()
 	defer w.Unlock()
 	return slices.Equal(w.said, want)
 }
 
-func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
-	fs := &limited{FS: vfs.NewMemory()}
+// openLimited opens an engine that keeps 1 MiB free of 1 GiB.
+func openLimited(t *testing.T) (*limited, *Engine, *told) {
+	t.Helper()
+	fs, events := &limited{FS: vfs.NewMemory()}, new(told)
 	fs.free.Store(1 << 30)
-	var events told
-	e := open(t, fs, func(o *Options) {
+	return fs, open(t, fs, func(o *Options) {
 		o.ReserveBytes = 1 << 20
 		events.listen(&o.Events)
-	})
+	}), events
+}
+
+func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
+	fs, e, events := openLimited(t)
 	p, facts := part(t, e, 1), part(t, e, 2)
 	put(t, e, Append{Partition: p, Batch: transactional(7, 0, 0, "x"), Txn: TxnOpen})
 
@@ -86,7 +98,7 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	fs.free.Store(1 << 30)
 	put(t, e, client)
 	if !events.is("full", "free") {
-		t.Errorf("events %v", events.said)
+		t.Errorf("events %v", events)
 	}
 }
 
@@ -94,13 +106,7 @@ func TestAppendsAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 // is whole without it: whoever is refused finds the event that says why. Near the
 // edge the state does not change with every batch.
 func TestARefusalAtTheEdgeIsAnEvent(t *testing.T) {
-	fs := &limited{FS: vfs.NewMemory()}
-	fs.free.Store(1 << 30)
-	var events told
-	e := open(t, fs, func(o *Options) {
-		o.ReserveBytes = 1 << 20
-		events.listen(&o.Events)
-	})
+	fs, e, events := openLimited(t)
 	p := part(t, e, 1)
 	large := Append{Partition: p, Batch: plain(strings.Repeat("x", 200_000))}
 	fs.free.Store(1<<20 + 100_000)
@@ -111,20 +117,14 @@ func TestARefusalAtTheEdgeIsAnEvent(t *testing.T) {
 		put(t, e, Append{Partition: p, Batch: plain("small")})
 	}
 	if !events.is("full") {
-		t.Errorf("events %v", events.said)
+		t.Errorf("events %v", events)
 	}
 }
 
 // The disk fills up or has room again while nobody appends: the state follows,
 // also when the last append was taken at the edge.
 func TestTheStateOfTheSpaceFollowsWithoutAppends(t *testing.T) {
-	fs := &limited{FS: vfs.NewMemory()}
-	fs.free.Store(1 << 30)
-	var events told
-	e := open(t, fs, func(o *Options) {
-		o.ReserveBytes = 1 << 20
-		events.listen(&o.Events)
-	})
+	fs, e, events := openLimited(t)
 	p := part(t, e, 1)
 	put(t, e, Append{Partition: p, Batch: plain("a")})
 	fs.free.Store(1 << 10) // somebody else
@@ -136,7 +136,7 @@ func TestTheStateOfTheSpaceFollowsWithoutAppends(t *testing.T) {
 	fs.free.Store(1<<20 + 1<<10)
 	put(t, e, Append{Partition: p, Batch: plain("c")})
 	if !events.is("full") {
-		t.Errorf("at the edge: events %v", events.said)
+		t.Errorf("at the edge: events %v", events)
 	}
 	fs.free.Store(1 << 30)
 	within(t, "free again", func() bool { return events.is("full", "free") })

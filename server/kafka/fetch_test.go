@@ -249,6 +249,13 @@ func inSession(c *wireClient, id, epoch int32, change func(*kmsg.FetchRequest)) 
 	return ask[*kmsg.FetchResponse](c, 13, req)
 }
 
+// openSession turns a full fetch into the first of a session and returns its id.
+func openSession(c *wireClient, version int16, req *kmsg.FetchRequest) int32 {
+	c.t.Helper()
+	req.SessionEpoch = 0
+	return ask[*kmsg.FetchResponse](c, version, req).SessionID
+}
+
 func TestFetchSession(t *testing.T) {
 	b := startBroker(t)
 	topic := b.create("orders", 3)
@@ -305,9 +312,7 @@ func TestASessionEndsWithItsLastPartition(t *testing.T) {
 	topic := b.create("orders", 2)
 	b.append(topic, 0, "zero")
 	c := b.dial()
-	open := fetchRequest(topic, map[int32]int64{0: 0, 1: 0})
-	open.SessionEpoch = 0
-	id := ask[*kmsg.FetchResponse](c, 13, open).SessionID
+	id := openSession(c, 13, fetchRequest(topic, map[int32]int64{0: 0, 1: 0}))
 	forget := func(r *kmsg.FetchRequest, partition int32) {
 		r.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{TopicID: topic.ID, Partitions: []int32{partition}}}
 	}
@@ -339,9 +344,7 @@ func TestASessionTellsThatAnErrorIsOver(t *testing.T) {
 		req.Topics[0].Topic, req.Topics[0].TopicID = "orders", [16]byte{}
 		return req
 	}
-	open := named(0)
-	open.SessionEpoch = 0
-	id := ask[*kmsg.FetchResponse](c, 12, open).SessionID
+	id := openSession(c, 12, named(0))
 	epoch := int32(0)
 	next := func(change func(*kmsg.FetchRequest)) []kmsg.FetchResponseTopicPartition {
 		epoch++
