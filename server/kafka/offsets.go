@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -113,7 +112,8 @@ func offsetFor(p *storage.Partition, timestamp int64, iso model.Isolation) (stor
 }
 
 // deleteRecords serves DeleteRecords 0 to 2; 2 is flexible. -1 deletes
-// everything that is durable. The answer leaves when the deletion is durable.
+// everything that is durable. The answer leaves when the deletion is durable; the
+// request's timeout is for replicas, as that of Produce.
 func deleteRecords(s *session, r *request) reply {
 	req := r.body.(*kmsg.DeleteRecordsRequest)
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
@@ -141,8 +141,6 @@ func deleteRecords(s *session, r *request) reply {
 		resp.Topics = append(resp.Topics, t)
 	}
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(req.TimeoutMillis)*time.Millisecond)
-		defer cancel()
 		for _, wait := range waits {
 			wait(ctx)
 		}
